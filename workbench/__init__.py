@@ -1,0 +1,1 @@
+"""Tidemark: Apache Samza's stream control on Apache Spark, in a notebook."""
