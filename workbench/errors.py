@@ -156,6 +156,13 @@ class InvalidTime(TidemarkError, ValueError):
     def out_of_range(cls, column: str) -> InvalidTime:
         return cls(f"Column {column!r} has a time so far away that 64 bits of milliseconds can not hold it.")
 
+    @classmethod
+    def out_of_windows(cls, column: str, time: int) -> InvalidTime:
+        return cls(
+            f"Column {column!r} has the time {time} ms, more than 290,000 years from 1970: no window can have it. Is the"
+            " column in another unit than milliseconds?"
+        )
+
 
 class InvalidKey(TidemarkError, ValueError):
     """A column by which no stream can be partitioned."""
@@ -166,3 +173,96 @@ class InvalidKey(TidemarkError, ValueError):
             f"Column {column!r} is of type {kind}, which can not be a key. Keys are text, bytes, numbers, booleans, "
             "dates, times or decimals."
         )
+
+
+class InvalidDuration(TidemarkError, ValueError):
+    """A length of time that can not be read."""
+
+    @classmethod
+    def unreadable(cls, what: str, text: str) -> InvalidDuration:
+        return cls(f"The {what} {text!r} is not a duration. Write it as '1h', '15 min', '1h 30min' or '500ms'; units: w d h min s ms.")
+
+    @classmethod
+    def wrong_type(cls, what: str, value: object) -> InvalidDuration:
+        return cls(
+            f"The {what} must be text as '15 min', a timedelta, or whole milliseconds, not {type(value).__name__} ({value!r})."
+        )
+
+    @classmethod
+    def not_whole(cls, what: str, value: object) -> InvalidDuration:
+        return cls(f"The {what} {value!r} is not a whole number of milliseconds, which is how event times are kept.")
+
+    @classmethod
+    def too_long(cls, what: str, value: object) -> InvalidDuration:
+        return cls(f"The {what} {value!r} is more than ten thousand years.")
+
+
+class InvalidWindow(TidemarkError, ValueError):
+    """Windows that can not be assigned."""
+
+    @classmethod
+    def not_positive(cls, what: str, length: str) -> InvalidWindow:
+        return cls(f"The {what} of a window must be longer than nothing; this one is {length}.")
+
+    @classmethod
+    def gaps(cls, size: str, slide: str) -> InvalidWindow:
+        return cls(
+            f"Windows of {size} that start every {slide} leave gaps, and rows in a gap would vanish. The slide must be at"
+            " most the size."
+        )
+
+
+class InvalidAggregate(TidemarkError, ValueError):
+    """An aggregate that no window can compute."""
+
+    @classmethod
+    def unknown(cls, output: str, aggregate: object, known: Sequence[str]) -> InvalidAggregate:
+        near = _did_you_mean(aggregate, known) if isinstance(aggregate, str) else ""
+        return cls(f"The aggregate of {output!r} is {aggregate!r}, which is unknown. There are: {_listing(known)}.{near}")
+
+    @classmethod
+    def without_fraction(cls, output: str) -> InvalidAggregate:
+        return cls(f"{output!r} is to be a quantile, but which? Write quantile(0.95).")
+
+    @classmethod
+    def not_a_fraction(cls, fraction: object) -> InvalidAggregate:
+        return cls(f"A quantile is a number from 0 to 1, not {fraction!r}. The median is quantile(0.5).")
+
+    @classmethod
+    def not_a_pair(cls, output: str, value: object) -> InvalidAggregate:
+        return cls(f"The aggregate {output!r} must be a pair of a column and what to compute, not {value!r}.")
+
+    @classmethod
+    def name_taken(cls, output: str, taken: Sequence[str]) -> InvalidAggregate:
+        return cls(f"No aggregate can be named {output!r}: every pane has the columns {_listing(taken)} already.")
+
+    @classmethod
+    def none(cls) -> InvalidAggregate:
+        return cls("Windows need at least one aggregate, for example rows=('carrier', 'size').")
+
+
+class WrongType(TidemarkError, TypeError):
+    """A column of a type with which an operator can not work."""
+
+    @classmethod
+    def of_aggregate(cls, aggregate: str, column: str, kind: str, needs: str) -> WrongType:
+        return cls(f"The aggregate {aggregate} needs {needs}, but column {column!r} is of type {kind}.")
+
+    @classmethod
+    def of_window_key(cls, column: str, kind: str) -> WrongType:
+        return cls(f"Windows can not be kept per {column!r}, which is of type {kind}: lists and structs are no keys.")
+
+    @classmethod
+    def changed(cls, before: str, now: str) -> WrongType:
+        return cls(
+            f"The columns of a window's input changed their types from ({before}) to ({now}), and have no common type."
+            " Cast them in a map before the window."
+        )
+
+
+class SumOverflow(TidemarkError, OverflowError):
+    """A sum that its type can not hold."""
+
+    @classmethod
+    def of_whole_numbers(cls) -> SumOverflow:
+        return cls("A sum of whole numbers exceeds 64 bits. Cast the column to float64 or a decimal in a map before the window.")
