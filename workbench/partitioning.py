@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -16,6 +17,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _BASE = 0x9E3779B97F4A7C15
 _BASE_INVERSE = pow(_BASE, -1, 2**64)
 _STRINGS_AT_ONCE = 1 << 16
+_MOST_PARTITIONS = 2**31 - 1
 
 
 def partition_of(column: pa.Array | pa.ChunkedArray, partitions: int, name: str = "key") -> npt.NDArray[np.int32]:
@@ -149,3 +151,15 @@ def _plain(value: Decimal | None) -> str | None:
     text = format(value, "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return "0" if text in ("", "-0") else text
+
+
+def partition_of_keys(
+    columns: Sequence[pa.Array | pa.ChunkedArray], partitions: int, names: Sequence[str]
+) -> npt.NDArray[np.int32]:
+    """The partition of every combination of keys; for one column the same as `partition_of`."""
+    if len(columns) == 1:
+        return partition_of(columns[0], partitions, names[0])
+    combined = np.zeros(len(columns[0]), dtype=np.uint64)
+    for column, name in zip(columns, names, strict=True):
+        combined = _mixed(combined) + partition_of(column, _MOST_PARTITIONS, name).astype(np.uint64)
+    return _placed(_mixed(combined), partitions)

@@ -1,0 +1,163 @@
+"""Deploying an application: check it against the log, take the lock, start the query."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from workbench.engine.checkpoint import checkpoint_directory, open_checkpoint
+from workbench.engine.planning import Positions
+from workbench.engine.processor import TaskProcessor
+from workbench.engine.run import Run
+from workbench.engine.sink import REPORT_SCHEMA, JobSink, SinkSettings
+from workbench.engine.slots import slots
+from workbench.engine.source import HOLD_NAMESPACE, JobSource, source_options
+from workbench.engine.task import Routing, TaskSettings
+from workbench.errors import InvalidOption, UnknownColumn
+from workbench.graph.application import Application
+from workbench.graph.stages import JobPlan, plan_job, source_streams
+from workbench.systems.log import StreamLog
+from workbench.telemetry import Recorder
+from workbench.times import check_time_type
+
+MAX_MESSAGES = 1_000_000
+"""Default of `max_messages`: large enough for Arrow to be at its best, small enough for a few hundred MB of memory."""
+
+_TRIGGER = "100 milliseconds"
+_QUERY_CONF = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def deploy(
+    application: Application,
+    spark: SparkSession,
+    log: StreamLog,
+    *,
+    containers: int | None = None,
+    max_messages: int = MAX_MESSAGES,
+    routing: Routing | Mapping[str, str] | None = None,
+    checkpoint: str | Path | None = None,
+    run_id: str | None = None,
+) -> Run:
+    """Start a run and return its handle at once.
+
+    containers: Spark partitions that host the tasks; by default one for each core, at most one for each task.
+    max_messages: how many source messages one batch may admit over all tasks.
+    routing: "broadcast" or "aggregate" for `watermark`, `end_of_stream` and `drain` (see `Routing`).
+    checkpoint: directory of the checkpoint; by default one in the log's directory, found by the application's name.
+    run_id: names this deployment; by default a new unique one.
+
+    Raises before anything runs: `UnknownStream`, `UnknownColumn`, `InvalidGraph` (partition counts that do not match),
+    `LogInUse` (another run of the same application), `IncompatibleCheckpoint`, `InvalidOption`.
+    """
+    started = time.time_ns() // 1_000_000
+    run_id = run_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
+    if max_messages < 1:
+        raise InvalidOption.not_positive("max_messages", max_messages)
+    sources = {name: log.stream(name).partitions for name in source_streams(application.nodes)}
+    existing = {name: log.stream(name).partitions for name in log.streams()}
+    plan = plan_job(application.name, application.nodes, existing | sources)
+    _check_event_times(plan, log)
+    containers = min(containers or spark.sparkContext.defaultParallelism, plan.tasks)
+    if containers < 1:
+        raise InvalidOption.not_positive("containers", containers)
+
+    lock = log.lock(application.name, run_id)
+    try:
+        kept = open_checkpoint(
+            Path(checkpoint) if checkpoint else checkpoint_directory(log, application.name), plan, containers
+        )
+        epoch = log.raise_epoch(application.name)
+        log.sweep()
+        for output in plan.outputs:
+            log.create(output.stream, output.partitions, exist_ok=True)
+        log.metadata.delete(HOLD_NAMESPACE, application.name)
+        recorder = Recorder(log, application.name, kept.id)
+        recorder.prepare()
+        recorder.start_run(run_id, started, plan.outline.to_json())
+
+        session = _session_for(spark, containers)
+        work = (
+            session.readStream.format(JobSource.name())
+            .options(
+                **source_options(
+                    job=application.name,
+                    log=log,
+                    slots=slots(plan.tasks, containers),
+                    inputs=[
+                        {
+                            "stream": stream.stream,
+                            "intermediate": stream.intermediate,
+                            "broadcast": stream.broadcast,
+                        }
+                        for stream in sorted(plan.inputs, key=lambda read: not read.intermediate)
+                    ],
+                    initial=_initial_positions(plan, log),
+                    limit=max_messages,
+                )
+            )
+            .load()
+        )
+        settings = TaskSettings(
+            plan, log.segments_directory, run_id, routing if isinstance(routing, Routing) else Routing(**(routing or {}))
+        )
+        reports = work.groupBy("slot").transformWithState(TaskProcessor(settings), REPORT_SCHEMA, "append", "none")
+        query = (
+            reports.writeStream.format(JobSink.name())
+            .queryName(f"{application.name} {run_id}")
+            .outputMode("append")
+            .trigger(processingTime=_TRIGGER)
+            .option("checkpointLocation", str(kept.directory))
+            .options(**SinkSettings(str(log.directory), application.name, kept.id, run_id, epoch).options())
+            .start()
+        )
+    except BaseException:
+        lock.release()
+        raise
+    return Run(run_id=run_id, plan=plan, log=log, recorder=recorder, query=query, lock=lock, started=started)
+
+
+def _session_for(spark: SparkSession, containers: int) -> SparkSession:
+    """A session of the job's own, so that its settings do not touch the user's."""
+    session = spark.newSession()
+    for key, value in _QUERY_CONF.items():
+        session.conf.set(key, value)
+    session.conf.set("spark.sql.shuffle.partitions", str(containers))
+    session.dataSource.register(JobSource)
+    session.dataSource.register(JobSink)
+    return session
+
+
+def _initial_positions(plan: JobPlan, log: StreamLog) -> Positions:
+    """Where a new checkpoint begins: sources at their oldest message; intermediate streams at their head, because what
+    they hold then was for an earlier checkpoint of this job. A checkpoint that has a plan ignores this."""
+    return {
+        read.stream: log.stream(read.stream).heads() if read.intermediate else log.stream(read.stream).oldest()
+        for read in plan.inputs
+    }
+
+
+def _check_event_times(plan: JobPlan, log: StreamLog) -> None:
+    for stage in plan.stages:
+        for node in stage.inputs:
+            if node.is_intermediate or node.event_time is None:
+                continue
+            schema: pa.Schema | None = log.stream(node.stream).schema
+            if schema is None:
+                continue
+            if node.event_time not in schema.names:
+                raise UnknownColumn.from_known(node.event_time, schema.names, f"the stream {node.stream!r}")
+            check_time_type(schema.field(node.event_time).type, node.event_time)
+
+

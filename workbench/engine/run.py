@@ -1,0 +1,286 @@
+"""A run: the handle of a deployed job, and the views that need only its record."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from workbench.engine.failures import Failure, from_trace
+from workbench.engine.source import HOLD_NAMESPACE
+from workbench.errors import RunFailed, RunTimeout, UnknownTask
+from workbench.graph.stages import JobOutline, JobPlan
+from workbench.names import task_index, task_name
+from workbench.progress import ProgressSnapshot, progress_for
+from workbench.systems.log import LogLock, StreamLog
+from workbench.telemetry import (
+    BatchRecord,
+    Recorder,
+    batches_frame,
+    bookkeeping_frame,
+    end_of_stream_frame,
+    watermarks_frame,
+)
+
+if TYPE_CHECKING:
+    from workbench.engine.figures import Figures
+
+_POLL_SECONDS = 0.1
+_LAST_BATCH_SECONDS = 30.0
+
+
+class Record:
+    """What a job recorded, as frames and figures. Needs the log only: no Spark, no code of the application."""
+
+    def __init__(self, log: StreamLog, outline: JobOutline, recorder: Recorder) -> None:
+        self.log = log
+        self.outline = outline
+        self._recorder = recorder
+        self._batches: list[BatchRecord] = []
+        self._reading = threading.Lock()
+
+    def watermarks(self) -> pd.DataFrame:
+        """Task × input stream × batch: the reconciled watermark and its state. See `telemetry.watermarks_frame`."""
+        return watermarks_frame(self.outline, self._recorded())
+
+    def end_of_stream(self) -> pd.DataFrame:
+        """Task × input stream × upstream task: whether its end was heard, and when."""
+        return end_of_stream_frame(self.outline, self._recorded())
+
+    def batches(self) -> pd.DataFrame:
+        """One row for each batch: messages in, out, late; rate; lowest watermark."""
+        started = {run.run_id: run.started for run in self._recorder.runs()}
+        return batches_frame(self.outline, self._recorded(), started)
+
+    def bookkeeping(self, task: str | int | None = None) -> pd.DataFrame:
+        """What a task ("Partition 2" or 2; None: all) has heard from whom. Raises `UnknownTask`."""
+        kept = self._recorder.bookkeeping()
+        if task is not None:
+            index = task if isinstance(task, int) else task_index(task)
+            if not 0 <= index < self.outline.tasks:
+                raise UnknownTask.from_count(task, self.outline.tasks)
+            kept = {index: kept.get(index, {})}
+        return bookkeeping_frame(self.outline, kept)
+
+    @cached_property
+    def figures(self) -> Figures:
+        """The same views as plotly figures: `run.figures.watermarks()` and so on."""
+        from workbench.engine.figures import Figures
+
+        return Figures(self)
+
+    def totals(self) -> dict[str, int]:
+        """Sums over all batches: `input_messages` counts the messages of source streams only."""
+        batches = self._recorded()
+        sources = {read.stream for read in self.outline.inputs if not read.intermediate}
+        return {
+            "tasks": self.outline.tasks,
+            "input_messages": sum(
+                of["messages"]
+                for batch in batches
+                for report in batch.reports
+                for stream, of in report["inputs"].items()
+                if stream in sources
+            ),
+            "late_messages": sum(batch.summary["late_messages"] for batch in batches),
+            "control_messages": sum(batch.summary["control_messages"] for batch in batches),
+            "batches": len(batches),
+        }
+
+    def _recorded(self) -> list[BatchRecord]:
+        with self._reading:
+            after = self._batches[-1].batch if self._batches else -1
+            self._batches += self._recorder.batches(after)
+            return list(self._batches)
+
+
+class Run(Record):
+    """One deployment of a job. Made by `Application.deploy`; everything it shows comes from the log's record.
+
+    `status` is "running", "finished" (all inputs ended and all is committed), "stopped" or "failed".
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        plan: JobPlan,
+        log: StreamLog,
+        recorder: Recorder,
+        query: StreamingQuery,
+        lock: LogLock,
+        started: int,
+    ) -> None:
+        super().__init__(log, plan.outline, recorder)
+        self.run_id = run_id
+        self.application = plan.application
+        self.query = query
+        self.failure: Failure | None = None
+        self._lock = lock
+        self._started = started
+        self._status = "running"
+        self._ended = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, name=f"tidemark {run_id}", daemon=True)
+        self._watcher.start()
+
+    @property
+    def status(self) -> str:
+        return self._status
+
+    def wait(self, timeout: float | None = None, *, progress: bool = True) -> Run:
+        """Block until the run has ended, showing progress where somebody can see it. Returns this run.
+
+        Raises `RunFailed` if it failed, and after `timeout` seconds `RunTimeout`, which says what the run waits for; the
+        run goes on then.
+        """
+        display = progress_for() if progress else None
+        deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            while not self._ended.wait(_POLL_SECONDS):
+                if display is not None:
+                    display.update(self.progress())
+                if deadline is not None and time.monotonic() > deadline:
+                    raise RunTimeout.waiting_for(self.run_id, timeout or 0.0, self.waiting_for())
+            if display is not None:
+                display.update(self.progress())
+        finally:
+            if display is not None:
+                display.close(self._status)
+        if self.failure is not None:
+            raise RunFailed.with_report(self.run_id, str(self.failure), self.failure.trace)
+        return self
+
+    def stop(self, timeout: float = 60.0) -> Run:
+        """Stop between batches. Everything is kept for the next run, and no watermark moves. Returns this run.
+
+        A batch that has not ended after `timeout` seconds is given up; the next run does it again.
+        """
+        if self._ended.is_set():
+            return self
+        self.log.metadata.put(HOLD_NAMESPACE, self.application, self.run_id.encode())
+        deadline = time.monotonic() + timeout
+        while self._in_batch() and time.monotonic() < deadline and not self._ended.is_set():
+            time.sleep(_POLL_SECONDS / 2)
+        self.query.stop()
+        self._ended.wait(timeout)
+        return self
+
+    def waiting_for(self) -> list[str]:
+        """What keeps the run from finishing, in sentences; empty if nothing does."""
+        sentences = []
+        kept = self._recorder.bookkeeping()
+        for read in self.outline.inputs:
+            open_tasks = [
+                task_name(task)
+                for task in range(self.outline.tasks)
+                if read.partition_of(task) is not None
+                and (kept.get(task, {}).get(read.stream) or {}).get("state") != "finished"
+            ]
+            if open_tasks and not read.intermediate:
+                shown = ", ".join(open_tasks[:4]) + (f" and {len(open_tasks) - 4} more" if len(open_tasks) > 4 else "")
+                sentences.append(f"the end of the input stream {read.stream!r} in {shown}")
+        return sentences
+
+    def progress(self) -> ProgressSnapshot:
+        """How far the run is; `total` counts what the source streams hold now."""
+        positions = self._positions()
+        sources = [read.stream for read in self.outline.inputs if not read.intermediate]
+        batches = self._recorded()
+        return ProgressSnapshot(
+            messages=sum(sum(positions.get(stream, [])) for stream in sources),
+            total=sum(sum(self.log.stream(stream).heads()) for stream in sources),
+            batches=len(batches),
+            lowest_watermark=_lowest(batches, self.outline),
+            late=sum(batch.summary["late_messages"] for batch in batches),
+            elapsed_s=time.time() - self._started / 1000,
+            status=self._status,
+        )
+
+    def __repr__(self) -> str:
+        return f"<run {self.run_id} of {self.application!r}: {self.status}, {len(self._recorded())} batches>"
+
+    def _positions(self) -> dict[str, list[int]]:
+        progress = self.query.lastProgress
+        if progress is None or not progress["sources"]:
+            return {}
+        offset = progress["sources"][0]["endOffset"]
+        positions: dict[str, list[int]] = (json.loads(offset) if isinstance(offset, str) else offset)["positions"]
+        return positions
+
+    def _in_batch(self) -> bool:
+        return bool(self.query.isActive and self.query.status["isTriggerActive"])
+
+    def _watch(self) -> None:
+        """The watcher thread: notices the end of the run, ends the query, releases the lock. Sets state, prints nothing."""
+        try:
+            status = self._watch_query()
+        except Exception as error:  # the watcher is the last to see it: it must become state, or nobody hears of it
+            self.failure = from_trace(f"{type(error).__name__}: {error}")
+            status = "failed"
+        failure = None if self.failure is None else asdict(self.failure)
+        try:
+            self._recorder.end_run(self.run_id, time.time_ns() // 1_000_000, status, failure)
+        finally:
+            self._lock.release()
+            self._status = status
+            self._ended.set()
+
+    def _watch_query(self) -> str:
+        while True:
+            done = len(self._recorder.done_tasks()) == self.outline.tasks
+            if done:
+                last = self._recorder.last_batch()
+                _until(lambda: self._spark_committed(last), _LAST_BATCH_SECONDS)
+                self.query.stop()
+                return "finished"
+            if not self.query.isActive:
+                error = self._exception()
+                if error is None:
+                    return "stopped"
+                self.failure = from_trace(error)
+                return "failed"
+            time.sleep(_POLL_SECONDS)
+
+    def _spark_committed(self, batch: int) -> bool:
+        progress = self.query.lastProgress
+        return not self.query.isActive or not self._in_batch() or (progress is not None and progress["batchId"] >= batch)
+
+    def _exception(self) -> str | None:
+        try:
+            error = self.query.exception()
+        except PySparkException as raised:
+            error = raised
+        return None if error is None else str(error)
+
+
+def _lowest(batches: list[BatchRecord], outline: JobOutline) -> str:
+    """The lowest watermark over all tasks and inputs, as people read it."""
+    states: dict[tuple[int, str], tuple[str, int | None]] = {
+        (task, read.stream): ("unknown", None) for task in range(outline.tasks) for read in outline.inputs_of(task)
+    }
+    for batch in batches:
+        for report in batch.reports:
+            for stream, of in report["inputs"].items():
+                states[report["task"], stream] = (of["state"], of["watermark"])
+    open_states = [state for state in states.values() if state[0] != "finished"]
+    if not open_states:
+        return "finished"
+    times = [watermark for _, watermark in open_states]
+    if any(time is None for time in times):
+        return "not yet known"
+    lowest = min(time for time in times if time is not None)
+    return f"{pd.Timestamp(lowest, unit='ms'):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(_POLL_SECONDS / 5)

@@ -1,0 +1,113 @@
+"""JobSink: commits what the tasks of a batch staged and reported, in one transaction of the log."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from workbench.engine.failures import TaskFailed, of_platform
+from workbench.engine.work import Report
+from workbench.messages import ControlMessage, ControlRun, control_from_json
+from workbench.systems.log import ControlAppend, StagedRows, StreamLog
+from workbench.telemetry import Recorder
+
+REPORT_SCHEMA = "task int, report string"
+
+
+@dataclass(frozen=True)
+class SinkSettings:
+    """The option of `JobSink`, as JSON."""
+
+    log: str
+    job: str
+    checkpoint_id: str
+    run_id: str
+    epoch: int
+
+    def options(self) -> dict[str, str]:
+        return {"job": json.dumps(asdict(self))}
+
+
+class JobSink(DataSource):
+    """`format("tidemark-job-sink")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidemark-job-sink"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        return JobWriter(SinkSettings(**json.loads(self.options["job"])))
+
+
+@dataclass
+class Reports(WriterCommitMessage):
+    """The reports that one container's tasks sent."""
+
+    reports: list[str]
+
+
+class JobWriter(DataSourceStreamArrowWriter):
+    """Executors only pass the reports on; the driver commits."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self.settings = settings
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Reports:
+        return Reports([report for batch in iterator for report in batch.column("report").to_pylist()])
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        try:
+            commit_batch(self.settings, batchId, _reports(messages))
+        except Exception as error:
+            raise TaskFailed(of_platform(error)) from error
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        log = StreamLog(self.settings.log, create=False)
+        log.discard(_staged(_reports(messages)))
+
+
+def commit_batch(settings: SinkSettings, batch: int, reports: list[Report]) -> bool:
+    """Make a batch's output part of its streams, exactly once. Returns False where that has happened before."""
+    log = StreamLog(settings.log, create=False)
+    recorder = Recorder(log, settings.job, settings.checkpoint_id)
+    reports = sorted(reports, key=lambda report: report.task)
+    appends: list[StagedRows | ControlAppend] = [*_staged(reports)]
+    by_target: dict[tuple[str, int | None], list[ControlMessage]] = {}
+    recorded = []
+    for report in reports:
+        for stream, partition, message in report.controls:
+            by_target.setdefault((stream, partition), []).append(control_from_json(message))
+        row: dict[str, Any] = asdict(report)
+        del row["staged"]
+        row["control_sent"] = len(row.pop("controls"))
+        recorded.append(row)
+    appends += [
+        ControlAppend(stream, partition, ControlRun.from_messages(messages))
+        for (stream, partition), messages in by_target.items()
+    ]
+    return log.commit(
+        settings.checkpoint_id,
+        batch,
+        appends,
+        fence=(settings.job, settings.epoch),
+        also=lambda connection: recorder.record_batch(
+            connection, batch, settings.run_id, time.time_ns() // 1_000_000, recorded
+        ),
+    )
+
+
+def _reports(messages: list[WriterCommitMessage | None]) -> list[Report]:
+    return [
+        Report.from_json(text) for message in messages if isinstance(message, Reports) for text in message.reports
+    ]
+
+
+def _staged(reports: list[Report]) -> list[StagedRows]:
+    return [StagedRows.from_json(staged) for report in reports for staged in report.staged]

@@ -1,0 +1,293 @@
+"""A task: reconciles the control messages of its SSPs and runs its operators on what they deliver.
+
+No Spark here. State is behind `TaskStore`, input is a `WorkOrder`, output a `Report` and staged segments.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from workbench.engine.batch import Batch
+from workbench.engine.failures import TaskFailed, of_platform
+from workbench.engine.operators import OPERATORS, InputOperator, Operator, OperatorState
+from workbench.engine.outbox import Outbox
+from workbench.engine.work import Report, Step, WorkOrder
+from workbench.errors import UnknownColumn
+from workbench.graph.nodes import Input
+from workbench.graph.stages import InputStream, JobPlan
+from workbench.messages import (
+    MAX_TIMESTAMP,
+    ControlMessage,
+    ControlRun,
+    EndOfStreamMessage,
+    MessageType,
+    WatermarkMessage,
+)
+from workbench.names import LOG_SYSTEM, SSP, task_name
+from workbench.reconciliation import Aggregator, Reconciliation, aggregate_partition
+from workbench.systems.log.segments import SegmentWriter, read_ref
+from workbench.times import NO_TIME, event_times
+from workbench.windows import ChunkStore
+
+
+class TaskStore(Protocol):
+    """A task's part of the checkpoint: one text, and chunks by operator and id."""
+
+    def load(self) -> str | None: ...
+    def save(self, state: str) -> None: ...
+    def chunks(self, operator: int) -> ChunkStore: ...
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How each kind of control message reaches the partitions of an intermediate stream.
+
+    "broadcast": each upstream task writes to every partition, n·m messages. "aggregate": each writes to one partition,
+    whose task tells the others when it has heard all, n + m − 1 messages and one batch more.
+    """
+
+    watermark: str = "broadcast"
+    end_of_stream: str = "broadcast"
+    drain: str = "aggregate"
+
+    def of(self, message: ControlMessage) -> str:
+        match message:
+            case WatermarkMessage():
+                return self.watermark
+            case EndOfStreamMessage():
+                return self.end_of_stream
+            case _:
+                return self.drain
+
+
+@dataclass(frozen=True)
+class TaskSettings:
+    """What all tasks of a job share. Pickled into the query."""
+
+    plan: JobPlan
+    segments: Path
+    run_id: str
+    routing: Routing = field(default_factory=Routing)
+
+
+class Task:
+    """Task *i* of a job for the length of one batch: restored from its store, run once, saved."""
+
+    def __init__(self, settings: TaskSettings, index: int, store: TaskStore) -> None:
+        self.settings = settings
+        self.plan = settings.plan
+        self.index = index
+        self.name = task_name(index)
+        self.store = store
+        self.outbox = Outbox()
+        self.late_rows = 0
+        self.rows_out = 0
+        self._watermarks: dict[str, int] = {}
+        self._ends: list[str] = []
+        self.inputs = {stream.stream: stream for stream in self.plan.inputs_of(index)}
+        self._restore(json.loads(store.load() or "{}"))
+
+    def run(self, order: WorkOrder) -> Report:
+        """Process a work order, save the state, stage the output."""
+        started = time.perf_counter()
+        report = Report(self.index, order.batch)
+        for step in order.steps:
+            self._process(step, report)
+        self._send_control_messages()
+        for operator in self.operators.values():
+            operator.finish_batch()
+        self.store.save(json.dumps(self._state(), separators=(",", ":")))
+        report.staged = self._stage()
+        report.controls = [[stream, partition, message.to_json()] for stream, partition, message in self.outbox.controls]
+        report.late_messages, report.output_messages = self.late_rows, self.rows_out
+        report.open_rows = sum(
+            operator.store.open_rows for operator in self.operators.values() if hasattr(operator, "store")
+        )
+        report.done = all(reconciliation.ended for reconciliation in self.reconciliations.values())
+        report.inputs = {
+            stream: {
+                "state": str(reconciliation.state),
+                "watermark": reconciliation.watermark,
+                "bookkeeping": reconciliation.to_json(),
+            }
+            for stream, reconciliation in self.reconciliations.items()
+        }
+        report.seconds = time.perf_counter() - started
+        return report
+
+    # What operators may use of their task (operators.Context).
+
+    def partitions(self, stream: str) -> int:
+        return self.plan.output(stream).partitions
+
+    def own_partition(self, partitions: int) -> int:
+        return self.index % partitions
+
+    def announce_watermark(self, stream: str, watermark: int) -> None:
+        """Say at the end of the batch how far this task's output to an intermediate stream has come."""
+        self._watermarks[stream] = watermark
+
+    def announce_end(self, stream: str) -> None:
+        self._ends.append(stream)
+
+    def chunks(self, operator: int) -> ChunkStore:
+        return self.store.chunks(operator)
+
+    def where(self, operator: int) -> dict[str, str]:
+        """Where an error happened, in words."""
+        stage = self.plan.stage_of(operator)
+        label = next(node.label for node in stage.nodes if node.id == operator)
+        return {
+            "operator": label,
+            "stage": stage.name,
+            "task": self.name,
+            "stream": ", ".join(node.stream for node in stage.inputs),
+        }
+
+    # Input: rows and control messages of one SSP.
+
+    def _process(self, step: Step, report: Report) -> None:
+        stream = self.inputs[step.stream]
+        try:
+            for part in _joined(self.settings.segments, step):
+                if isinstance(part, pa.Table):
+                    report.input_messages += len(part)
+                    self._process_rows(stream, part)
+                else:
+                    report.control_messages += len(part)
+                    self._process_controls(stream, part)
+        except TaskFailed:
+            raise
+        except Exception as error:
+            raise TaskFailed(of_platform(error, **self.where(stream.node))) from error
+
+    def _process_rows(self, stream: InputStream, rows: pa.Table) -> None:
+        operator = self.operators[stream.node]
+        operator.receive(Batch(rows, stream.stream))
+        node = operator.node
+        if isinstance(node, Input) and node.event_time is not None and not stream.intermediate:
+            watermark = self._source_watermark(node, rows)
+            if watermark is not None:
+                self._act(stream, self.reconciliations[stream.stream].apply(WatermarkMessage(watermark)))
+
+    def _source_watermark(self, node: Input, rows: pa.Table) -> int | None:
+        """Bounded out-of-orderness: the largest event time so far less the bound; `max_ahead` guards against the future."""
+        assert node.event_time is not None
+        if node.event_time not in rows.column_names:
+            raise UnknownColumn.from_known(node.event_time, rows.column_names, f"the stream {node.stream!r}")
+        times = event_times(rows.column(node.event_time), node.event_time)
+        times = times[times != NO_TIME]
+        if not len(times):
+            return None
+        known = self.reconciliations[node.stream].watermark
+        if known is not None and node.max_ahead is not None:
+            furthest = known + node.out_of_orderness + node.max_ahead
+            plausible = times[times <= furthest]
+            return int(plausible.max()) - node.out_of_orderness if len(plausible) else known
+        return int(np.max(times)) - node.out_of_orderness
+
+    def _process_controls(self, stream: InputStream, run: ControlRun) -> None:
+        reconciliation = self.reconciliations[stream.stream]
+        reconciled = reconciliation.apply_run(run)
+        partition = stream.partition_of(self.index)
+        if stream.intermediate and partition == aggregate_partition(stream.stream, stream.partitions):
+            for message in self.aggregators[stream.stream].to_rebroadcast(run, reconciled):
+                for other in range(stream.partitions):
+                    if other != partition:
+                        self.outbox.send(stream.stream, other, message)
+        self._act(stream, reconciled)
+
+    def _act(self, stream: InputStream, reconciled: list[ControlMessage]) -> None:
+        operator = self.operators[stream.node]
+        for message in reconciled:
+            match message:
+                case WatermarkMessage(timestamp=timestamp):
+                    operator.pass_on_watermark(timestamp)
+                case EndOfStreamMessage():
+                    operator.pass_on_watermark(MAX_TIMESTAMP)
+                    operator.end()
+
+    # Output.
+
+    def _send_control_messages(self) -> None:
+        for stream, watermark in self._watermarks.items():
+            self._announce(stream, WatermarkMessage(watermark, self.name, self._task_count(stream)))
+        for stream in self._ends:
+            self._announce(stream, EndOfStreamMessage(stream, self.name, self._task_count(stream)))
+
+    def _announce(self, stream: str, message: ControlMessage) -> None:
+        partitions = self.partitions(stream)
+        broadcast = self.settings.routing.of(message) == "broadcast"
+        self.outbox.send(stream, None if broadcast else aggregate_partition(stream, partitions), message)
+
+    def _task_count(self, stream: str) -> int:
+        return len(self.plan.input(stream).upstream_tasks)
+
+    def _stage(self) -> list[dict[str, Any]]:
+        rows = self.outbox.rows()
+        if not rows:
+            return []
+        with SegmentWriter(self.settings.segments) as writer:
+            for stream, partition, table, time_column in rows:
+                writer.add(stream, partition, table, time_column)
+            return [staged.to_json() for staged in writer.close()]
+
+    # State.
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        saved = state.get("inputs", {})
+        self.reconciliations = {
+            name: Reconciliation.from_json(saved[name])
+            if name in saved
+            else Reconciliation(SSP(LOG_SYSTEM, name, stream.partition_of(self.index) or 0), self.settings.run_id)
+            for name, stream in self.inputs.items()
+        }
+        self.aggregators = {name: Aggregator() for name in self.inputs}
+        operators = state.get("operators", {})
+        self.operators: dict[int, Operator] = {}
+        active = {stream.stage for stream in self.inputs.values()}
+        for stage in self.plan.stages:
+            if stage.index not in active:
+                continue
+            for node in stage.nodes:
+                kept = operators.get(str(node.id))
+                operator = OPERATORS[type(node)](node, self, OperatorState(*kept) if kept else OperatorState())
+                if isinstance(operator, InputOperator) and operator.node.stream not in self.inputs:
+                    # A stream of which this task has no partition must not hold back those it has.
+                    operator.state.output_watermark, operator.state.ended = MAX_TIMESTAMP, True
+                self.operators[node.id] = operator
+                for predecessor in node.inputs:
+                    operator.predecessors.append(self.operators[predecessor.id])
+                    self.operators[predecessor.id].successors.append(operator)
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "inputs": {name: reconciliation.to_json() for name, reconciliation in self.reconciliations.items()},
+            "operators": {str(id): operator.state.to_json() for id, operator in self.operators.items()},
+        }
+
+
+def _joined(segments: Path, step: Step) -> Iterator[pa.Table | ControlRun]:
+    """A step's rows and runs of control messages in offset order, neighbouring rows joined into one table."""
+    tables: list[pa.Table] = []
+    for ref in step.refs:
+        if "ctl" in ref:
+            if tables:
+                yield pa.concat_tables(tables, promote_options="permissive")
+                tables = []
+            yield ControlRun.from_json(ref["ctl"])
+        else:
+            tables.append(read_ref(segments, ref))
+    if tables:
+        yield pa.concat_tables(tables, promote_options="permissive")
+
+
+__all__ = ["MessageType", "Routing", "Task", "TaskSettings", "TaskStore"]

@@ -1,0 +1,61 @@
+"""What travels through Spark: work orders to tasks, and their reports. Plain JSON, a few hundred bytes each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Step:
+    """One range of one SSP to process: `refs` name the log's segments and runs of control messages, in offset order."""
+
+    stream: str
+    partition: int
+    refs: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class WorkOrder:
+    """What one task does in one batch: its steps, in the order the chooser gave them."""
+
+    task: int
+    batch: int
+    steps: list[Step]
+
+    def to_json(self) -> str:
+        return json.dumps([self.task, self.batch, [[s.stream, s.partition, s.refs] for s in self.steps]])
+
+    @classmethod
+    def from_json(cls, text: str) -> WorkOrder:
+        task, batch, steps = json.loads(text)
+        return cls(task, batch, [Step(*step) for step in steps])
+
+
+@dataclass
+class Report:
+    """What one task did in one batch. The sink commits it; telemetry keeps it."""
+
+    task: int
+    batch: int
+    input_messages: int = 0
+    control_messages: int = 0
+    output_messages: int = 0
+    late_messages: int = 0
+    open_rows: int = 0
+    seconds: float = 0.0
+    done: bool = False
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Per input stream: `state`, `watermark` (ms or None), and the whole bookkeeping of the SSP under `bookkeeping`."""
+    staged: list[dict[str, Any]] = field(default_factory=list)
+    """Segments written and not yet part of a stream."""
+    controls: list[list[Any]] = field(default_factory=list)
+    """[stream, partition or None for all, message as JSON] in the order sent."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Report:
+        return cls(**json.loads(text))

@@ -1,0 +1,286 @@
+"""The application a user writes: a graph of operators from input streams to outputs.
+
+`Application` and `MessageStream` only declare. Nothing is read, checked against a log or run before `deploy`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pandas as pd
+
+from workbench.errors import InvalidGraph
+from workbench.graph import nodes
+from workbench.names import checked_name
+from workbench.times import duration_ms
+from workbench.windows import Aggregate, Assigner, WindowSpec
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from workbench.engine.run import Run
+    from workbench.graph.picture import Picture
+    from workbench.systems.log import StreamLog
+
+N = TypeVar("N", bound=nodes.Node)
+
+
+class Application:
+    """A named graph of operators. `deploy` runs it as one Spark Structured Streaming query.
+
+    The name identifies the application's checkpoint in the log: a second deployment of the same name goes on where the
+    first one stopped.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = checked_name(name, "application")
+        self.nodes: list[nodes.Node] = []
+
+    def input(
+        self,
+        stream: str,
+        *,
+        event_time: str | None = None,
+        out_of_orderness: Any = 0,
+        max_ahead: Any = None,
+    ) -> MessageStream:
+        """Read a stream of the log.
+
+        `event_time` names the column of event times (timestamps, or int64 milliseconds since the epoch). Each partition's
+        watermark is the largest event time read minus `out_of_orderness` (a duration: "2h", timedelta, or milliseconds);
+        without `event_time` the input moves the watermark only when it ends. `max_ahead` bounds how far one batch may
+        push the watermark of a partition ahead, so that one row from the future does not make everything late.
+        """
+        declared = nodes.Input(
+            len(self.nodes),
+            f"input {stream}",
+            (),
+            stream=checked_name(stream),
+            event_time=event_time,
+            out_of_orderness=duration_ms(out_of_orderness),
+            max_ahead=None if max_ahead is None else duration_ms(max_ahead),
+        )
+        for node in self.nodes:
+            if isinstance(node, nodes.Input) and node.stream == stream:
+                if _options(node) != _options(declared):
+                    raise InvalidGraph.input_twice(stream)
+                return MessageStream(self, node, event_time, ())
+        return MessageStream(self, self._add(declared), event_time, ())
+
+    def merge(self, first: MessageStream, *others: MessageStream) -> MessageStream:
+        """All messages of all the given streams, in no order between them."""
+        return first.merge(*others)
+
+    def deploy(self, spark: SparkSession, log: StreamLog, **options: Any) -> Run:
+        """Start a run of this application. See `workbench.engine.deploy` for the options."""
+        from workbench.engine import deploy
+
+        return deploy(self, spark, log, **options)
+
+    def picture(self) -> Picture:
+        """The graph as data: what `_repr_html_` draws and `str` tells."""
+        from workbench.graph.description import describe
+
+        return describe(self)
+
+    def __repr__(self) -> str:
+        from workbench.graph.picture import text
+
+        return text(self.picture())
+
+    def _repr_html_(self) -> str:
+        from workbench.graph.picture import svg
+
+        return svg(self.picture())
+
+    def _add(self, node: N) -> N:
+        self.nodes.append(node)
+        return node
+
+
+class MessageStream:
+    """A stream between two operators. Each method adds an operator and returns the stream behind it.
+
+    Functions take and return a pandas DataFrame of a whole batch with Arrow-backed types, never a row. They run on
+    Spark's executors and are sent there by cloudpickle.
+    """
+
+    def __init__(
+        self, application: Application, node: nodes.Node, event_time: str | None, partition_keys: tuple[str, ...]
+    ) -> None:
+        self._application = application
+        self._node = node
+        self._event_time = event_time
+        self._partition_keys = partition_keys
+
+    def map(self, function: nodes.BatchFunction, *, name: str | None = None) -> MessageStream:
+        """Turn each row into one row. A function that returns another number of rows fails: that is `flat_map`."""
+        label = name or f"map {_function_name(function)}"
+        return self._then(nodes.Map(self._next_id(), label, (self._node,), function=_checked(function, label)))
+
+    def flat_map(self, function: nodes.BatchFunction, *, name: str | None = None) -> MessageStream:
+        """Turn the rows of a batch into any number of rows."""
+        label = name or f"flat_map {_function_name(function)}"
+        return self._then(nodes.FlatMap(self._next_id(), label, (self._node,), function=_checked(function, label)))
+
+    def filter(
+        self, predicate: str | Callable[[pd.DataFrame], Any], *, name: str | None = None
+    ) -> MessageStream:
+        """Keep the rows for which `predicate` is true; null counts as false. Control messages always pass.
+
+        `predicate` is an expression over the columns as `DataFrame.eval` takes it ("dep_delay > 15 and not cancelled"),
+        or a function from the frame to one boolean per row.
+        """
+        shown = predicate if isinstance(predicate, str) else _function_name(predicate)
+        label = name or f"filter {shown}"
+        if not isinstance(predicate, str):
+            _checked(predicate, label)
+        return self._then(nodes.Filter(self._next_id(), label, (self._node,), predicate=predicate))
+
+    def merge(self, *others: MessageStream) -> MessageStream:
+        """This stream's messages and all those of the others."""
+        streams = (self, *others)
+        for stream in others:
+            if stream._application is not self._application:
+                raise InvalidGraph.other_application(self._application.name, stream._application.name)
+        times = {stream._event_time for stream in streams}
+        if len(times) > 1:
+            raise InvalidGraph.event_times_differ(str(time) for time in times)
+        keys = {stream._partition_keys for stream in streams}
+        node = nodes.Merge(self._next_id(), "merge", tuple(stream._node for stream in streams))
+        self._application._add(node)
+        return MessageStream(self._application, node, self._event_time, keys.pop() if len(keys) == 1 else ())
+
+    def partition_by(self, *keys: str, partitions: int | None = None, name: str | None = None) -> MessageStream:
+        """Write to an intermediate stream, partitioned by a stable hash of the key columns; the next stage reads it.
+
+        `partitions` defaults to the largest partition count of the stage's inputs. `name` defaults to
+        `<application>.<keys>`; a later deployment finds the stream again under that name.
+        """
+        label = f"partition_by {', '.join(keys)}"
+        if not keys or not all(isinstance(key, str) for key in keys):
+            raise InvalidGraph.not_callable("partition_by", keys) if keys else InvalidGraph("partition_by needs a key column.")
+        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+            raise InvalidGraph.partitions_not_positive(label, partitions)
+        stream = checked_name(name or f"{self._application.name}.{'-'.join(keys)}")
+        writer = nodes.PartitionBy(
+            self._next_id(),
+            label,
+            (self._node,),
+            stream=stream,
+            keys=keys,
+            partitions=partitions,
+            event_time=self._event_time,
+        )
+        return self._through(writer, stream, keys)
+
+    def broadcast(self, *, name: str | None = None) -> MessageStream:
+        """Write to an intermediate stream of one partition, which every task of the next stage reads in full."""
+        stream = checked_name(name or f"{self._application.name}.broadcast-{self._next_id()}")
+        writer = nodes.Broadcast(self._next_id(), "broadcast", (self._node,), stream=stream, event_time=self._event_time)
+        return self._through(writer, stream, ())
+
+    def window(
+        self, assigner: Assigner, *, by: str | tuple[str, ...] | list[str] | None = None, late: str | None = None
+    ) -> WindowedStream:
+        """Group rows into event-time windows per key. `by` defaults to the keys of the last `partition_by`.
+
+        `late` names a stream for rows that come after their window closed; without it they are counted only (see
+        `run.batches()`), never dropped in silence.
+        """
+        keys = self._partition_keys if by is None else (by,) if isinstance(by, str) else tuple(by)
+        label = f"window {assigner}"
+        if self._event_time is None:
+            raise InvalidGraph.without_event_time(label)
+        if self._partition_keys and not set(self._partition_keys) <= set(keys):
+            raise InvalidGraph.keys_not_together(label, keys, self._partition_keys)
+        return WindowedStream(self, assigner, keys, checked_name(late) if late is not None else None)
+
+    def send_to(
+        self, stream: str, *, key: str | tuple[str, ...] | None = None, partitions: int | None = None
+    ) -> None:
+        """Write to an output stream of the log, created at the first deployment if it is not there.
+
+        With `key`, the partition is a stable hash of those columns; without, each task writes to the partition of its own
+        number. `partitions` defaults to the number of the job's tasks.
+        """
+        if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
+            raise InvalidGraph.partitions_not_positive(f"send_to {stream}", partitions)
+        self._application._add(
+            nodes.SendTo(
+                self._next_id(),
+                f"send_to {stream}",
+                (self._node,),
+                stream=checked_name(stream),
+                keys=() if key is None else (key,) if isinstance(key, str) else tuple(key),
+                partitions=partitions,
+                event_time=self._event_time,
+            )
+        )
+
+    def sink(self, function: Callable[[pd.DataFrame], None], *, name: str | None = None) -> None:
+        """Hand each batch's rows to `function` on the executor. After a crash the last batch comes again: at least once."""
+        label = name or f"sink {_function_name(function)}"
+        self._application._add(nodes.Sink(self._next_id(), label, (self._node,), function=_checked(function, label)))
+
+    def __repr__(self) -> str:
+        return f"<stream behind {self._node.label!r} of application {self._application.name!r}>"
+
+    def _next_id(self) -> int:
+        return len(self._application.nodes)
+
+    def _then(self, node: nodes.Node) -> MessageStream:
+        self._application._add(node)
+        return MessageStream(self._application, node, self._event_time, self._partition_keys)
+
+    def _through(self, writer: nodes.Node, stream: str, keys: tuple[str, ...]) -> MessageStream:
+        self._application._add(writer)
+        reader = nodes.Input(
+            self._next_id(), f"input {stream}", (), stream=stream, event_time=self._event_time, produced_by=writer
+        )
+        return MessageStream(self._application, self._application._add(reader), self._event_time, keys)
+
+
+class WindowedStream:
+    """Windows that still lack their aggregates."""
+
+    def __init__(self, upstream: MessageStream, assigner: Assigner, keys: tuple[str, ...], late: str | None) -> None:
+        self._upstream = upstream
+        self._assigner = assigner
+        self._keys = keys
+        self._late = late
+
+    def aggregate(
+        self, *, name: str | None = None, **aggregates: tuple[str, str | Aggregate]
+    ) -> MessageStream:
+        """Aggregates by name, as in pandas: `aggregate(flights=("flight", "count"), p95=("delay", quantile(0.95)))`.
+
+        Each pane is one row: the keys, `window_start` and `window_end` (timestamps in UTC), the aggregates. A pane is
+        emitted once, when the watermark reaches its end; its event time is its `window_start`.
+        """
+        upstream, label = self._upstream, name or f"window {self._assigner}"
+        if not aggregates:
+            raise InvalidGraph.no_aggregates(label)
+        assert upstream._event_time is not None
+        spec = WindowSpec(self._assigner, self._keys, dict(aggregates), upstream._event_time)
+        node = nodes.Window(upstream._next_id(), label, (upstream._node,), spec=spec, late=self._late)
+        upstream._application._add(node)
+        kept = upstream._partition_keys if set(upstream._partition_keys) <= set(self._keys) else ()
+        return MessageStream(upstream._application, node, "window_start", kept)
+
+
+def _options(node: nodes.Input) -> nodes.Input | Mapping[str, object]:
+    return vars(replace(node, id=0))
+
+
+def _function_name(function: object) -> str:
+    name = getattr(function, "__name__", type(function).__name__)
+    return "function" if name == "<lambda>" else name
+
+
+def _checked(function: Any, operator: str) -> Any:
+    if not callable(function):
+        raise InvalidGraph.not_callable(operator, function)
+    return function

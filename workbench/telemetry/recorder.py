@@ -1,0 +1,187 @@
+"""The record of a job: its runs, its batches, and the newest bookkeeping of each task, in the log's database.
+
+A batch is recorded in the transaction that commits its output, so the record never tells of anything that did not happen.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from workbench.systems.log import StreamLog
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS telemetry_run (
+    run_id TEXT PRIMARY KEY, job TEXT NOT NULL, started INTEGER NOT NULL, ended INTEGER, status TEXT NOT NULL,
+    failure TEXT, plan TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS telemetry_batch (
+    job TEXT NOT NULL, checkpoint_id TEXT NOT NULL, batch INTEGER NOT NULL, run_id TEXT NOT NULL,
+    committed INTEGER NOT NULL, summary TEXT NOT NULL, reports BLOB NOT NULL,
+    PRIMARY KEY (job, checkpoint_id, batch)
+) STRICT;
+CREATE TABLE IF NOT EXISTS telemetry_task (
+    job TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task INTEGER NOT NULL, batch INTEGER NOT NULL, done INTEGER NOT NULL,
+    bookkeeping BLOB NOT NULL,
+    PRIMARY KEY (job, checkpoint_id, task)
+) STRICT;
+"""
+
+_SUMMED = ("input_messages", "control_messages", "output_messages", "late_messages", "control_sent")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One deployment. Times are milliseconds since the epoch; `plan` is what `Recorder.start_run` was given."""
+
+    run_id: str
+    job: str
+    started: int
+    ended: int | None
+    status: str
+    failure: dict[str, str] | None
+    plan: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class BatchRecord:
+    """One committed batch; `reports` holds one dictionary for each task that had work."""
+
+    batch: int
+    run_id: str
+    committed: int
+    summary: dict[str, Any]
+    reports: list[dict[str, Any]]
+
+
+class Recorder:
+    """Reads and writes the record of one job under one checkpoint."""
+
+    def __init__(self, log: StreamLog, job: str, checkpoint_id: str) -> None:
+        self.log = log
+        self.job = job
+        self.checkpoint_id = checkpoint_id
+
+    def prepare(self) -> None:
+        """Create the tables. Called once by the deployment."""
+        with self.log.transaction() as connection:
+            for statement in _SCHEMA.split(";"):
+                connection.execute(statement)
+
+    def start_run(self, run_id: str, started: int, plan: dict[str, Any]) -> None:
+        with self.log.transaction() as connection:
+            connection.execute(
+                "INSERT INTO telemetry_run VALUES (?, ?, ?, NULL, 'running', NULL, ?)",
+                (run_id, self.job, started, json.dumps(plan)),
+            )
+
+    def end_run(self, run_id: str, ended: int, status: str, failure: dict[str, str] | None) -> None:
+        with self.log.transaction() as connection:
+            connection.execute(
+                "UPDATE telemetry_run SET ended = ?, status = ?, failure = ? WHERE run_id = ?",
+                (ended, status, json.dumps(failure) if failure else None, run_id),
+            )
+
+    def record_batch(
+        self, connection: sqlite3.Connection, batch: int, run_id: str, committed: int, reports: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add a batch inside the transaction that commits it. `reports` are the tasks' reports, without their output."""
+        kept = [{**report, "inputs": _without_bookkeeping(report["inputs"])} for report in reports]
+        summary: dict[str, Any] = {name: sum(report[name] for report in reports) for name in _SUMMED}
+        summary["tasks"] = len(reports)
+        connection.execute(
+            "INSERT INTO telemetry_batch VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (self.job, self.checkpoint_id, batch, run_id, committed, json.dumps(summary), _packed(kept)),
+        )
+        connection.executemany(
+            "INSERT OR REPLACE INTO telemetry_task VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    self.job,
+                    self.checkpoint_id,
+                    report["task"],
+                    batch,
+                    report["done"],
+                    _packed({stream: of["bookkeeping"] for stream, of in report["inputs"].items()}),
+                )
+                for report in reports
+            ],
+        )
+
+    def run(self, run_id: str) -> RunRecord | None:
+        rows = self._rows("SELECT * FROM telemetry_run WHERE run_id = ?", (run_id,))
+        return _run_record(rows[0]) if rows else None
+
+    def runs(self) -> list[RunRecord]:
+        """All runs of this job, oldest first."""
+        return [
+            _run_record(row)
+            for row in self._rows("SELECT * FROM telemetry_run WHERE job = ? ORDER BY started", (self.job,))
+        ]
+
+    def batches(self, after: int = -1) -> list[BatchRecord]:
+        """All batches of this checkpoint after the given one, in order, with the tasks' reports."""
+        rows = self._rows(
+            "SELECT batch, run_id, committed, summary, reports FROM telemetry_batch"
+            " WHERE job = ? AND checkpoint_id = ? AND batch > ? ORDER BY batch",
+            (self.job, self.checkpoint_id, after),
+        )
+        return [
+            BatchRecord(batch, run_id, committed, json.loads(summary), _unpacked(reports))
+            for batch, run_id, committed, summary, reports in rows
+        ]
+
+    def last_batch(self) -> int:
+        """Number of the newest committed batch, −1 before the first."""
+        rows = self._rows(
+            "SELECT max(batch) FROM telemetry_batch WHERE job = ? AND checkpoint_id = ?", (self.job, self.checkpoint_id)
+        )
+        return -1 if rows[0][0] is None else int(rows[0][0])
+
+    def done_tasks(self) -> set[int]:
+        """Tasks whose inputs have all ended."""
+        rows = self._rows(
+            "SELECT task FROM telemetry_task WHERE job = ? AND checkpoint_id = ? AND done", (self.job, self.checkpoint_id)
+        )
+        return {task for (task,) in rows}
+
+    def bookkeeping(self) -> dict[int, dict[str, Any]]:
+        """Per task and input stream, the newest bookkeeping as `Reconciliation.to_json` wrote it."""
+        rows = self._rows(
+            "SELECT task, bookkeeping FROM telemetry_task WHERE job = ? AND checkpoint_id = ?",
+            (self.job, self.checkpoint_id),
+        )
+        return {task: _unpacked(bookkeeping) for task, bookkeeping in rows}
+
+    def with_checkpoint(self, checkpoint_id: str) -> Recorder:
+        return Recorder(self.log, self.job, checkpoint_id)
+
+    def _rows(self, query: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        with closing(self.log.connection().execute(query, values)) as cursor:
+            return cursor.fetchall()
+
+
+def _without_bookkeeping(inputs: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {stream: {name: of[name] for name in of if name != "bookkeeping"} for stream, of in inputs.items()}
+
+
+def _packed(value: Any) -> bytes:
+    return zlib.compress(json.dumps(value, separators=(",", ":")).encode(), level=1)
+
+
+def _unpacked(packed: bytes) -> Any:
+    return json.loads(zlib.decompress(packed))
+
+
+def _run_record(row: tuple[Any, ...]) -> RunRecord:
+    record = RunRecord(*row)
+    return replace(
+        record,
+        failure=json.loads(row[5]) if row[5] else None,
+        plan=json.loads(row[6]),
+    )
