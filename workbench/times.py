@@ -22,18 +22,20 @@ def event_times(column: pa.Array | pa.ChunkedArray, name: str = "time") -> npt.N
     and for seconds that no int64 of milliseconds can hold. int64 without nulls is a view, not a copy.
     """
     kind = column.type
-    if pa.types.is_timestamp(kind):
-        unit = kind.unit
-    elif pa.types.is_int64(kind):
-        unit = "ms"
-    else:
-        raise InvalidTime.wrong_type(name, str(kind))
+    check_time_type(kind, name)
+    unit = kind.unit if pa.types.is_timestamp(kind) else "ms"
     numbers = column.cast(pa.int64())
     if numbers.null_count:
         valid = np.asarray(numbers.is_valid())
         times = _milliseconds(np.asarray(numbers.fill_null(0)), unit, name)
         return np.where(valid, times, NO_TIME)
     return _milliseconds(np.asarray(numbers), unit, name)
+
+
+def check_time_type(kind: pa.DataType, name: str) -> None:
+    """Raise `InvalidTime` unless a column of this Arrow type can hold event times."""
+    if not (pa.types.is_timestamp(kind) or pa.types.is_int64(kind)):
+        raise InvalidTime.wrong_type(name, str(kind))
 
 
 def _milliseconds(values: npt.NDArray[np.int64], unit: str, name: str) -> npt.NDArray[np.int64]:

@@ -85,7 +85,7 @@ def deploy(
         log.metadata.delete(HOLD_NAMESPACE, application.name)
         recorder = Recorder(log, application.name, kept.id)
         recorder.prepare()
-        recorder.start_run(run_id, started, plan.outline.to_json())
+        recorder.start_run(run_id, started, {"checkpoint_id": kept.id, "outline": plan.outline.to_json()})
 
         session = _session_for(spark, containers)
         work = (

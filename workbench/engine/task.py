@@ -270,6 +270,7 @@ class Task:
 
     def _state(self) -> dict[str, Any]:
         return {
+            "task": self.index,
             "inputs": {name: reconciliation.to_json() for name, reconciliation in self.reconciliations.items()},
             "operators": {str(id): operator.state.to_json() for id, operator in self.operators.items()},
         }

@@ -14,8 +14,8 @@ import pandas as pd
 from workbench.errors import InvalidGraph
 from workbench.graph import nodes
 from workbench.names import checked_name
-from workbench.times import duration_ms
 from workbench.windows import Aggregate, Assigner, WindowSpec
+from workbench.windows.durations import Duration, milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,8 +43,8 @@ class Application:
         stream: str,
         *,
         event_time: str | None = None,
-        out_of_orderness: Any = 0,
-        max_ahead: Any = None,
+        out_of_orderness: Duration = 0,
+        max_ahead: Duration | None = None,
     ) -> MessageStream:
         """Read a stream of the log.
 
@@ -59,8 +59,8 @@ class Application:
             (),
             stream=checked_name(stream),
             event_time=event_time,
-            out_of_orderness=duration_ms(out_of_orderness),
-            max_ahead=None if max_ahead is None else duration_ms(max_ahead),
+            out_of_orderness=milliseconds(out_of_orderness, "out_of_orderness"),
+            max_ahead=None if max_ahead is None else milliseconds(max_ahead, "max_ahead"),
         )
         for node in self.nodes:
             if isinstance(node, nodes.Input) and node.stream == stream:
