@@ -68,12 +68,14 @@ sys.exit(any(not os.path.exists(importlib.util.find_spec(name).cached) for name 
 CHECK
 }
 
+find_java() { .venv/bin/python -P workbench/session/java.py; }
+
 need_java() {
   local java
-  if java=$(.venv/bin/python workbench/session/java.py 2>/dev/null); then echo "$java" >.venv/.java; return; fi
+  if java=$(find_java 2>/dev/null); then echo "$java" >.venv/.java; return; fi
   may_install || fail "Java 17 or newer is needed; install openjdk-17-jre-headless (Debian, Ubuntu), or openjdk from conda, and set JAVA_HOME if it is in an unusual place."
   apt_install "$(java_package)"
-  java=$(.venv/bin/python workbench/session/java.py) || fail "no Java 17 or newer was found after apt installed one."
+  java=$(find_java) || fail "no Java 17 or newer was found after apt installed one."
   echo "$java" >.venv/.java
 }
 
@@ -82,10 +84,17 @@ java_package() {
   if apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then echo openjdk-17-jre-headless; else echo default-jre-headless; fi
 }
 
-stamp=.venv/.installed-$(cat requirements.lock pyproject.toml tools/setup.sh | cksum | tr -d ' ')
+# Sessions start twice as fast from an archive of Spark's classes. Without one all works, so a failure is told, not fatal.
+make_archive() {
+  say "setup:   preparing Spark's classes for fast starts"
+  .venv/bin/python -c 'from workbench.session.archive import make_archive; make_archive()' >var/archive.log 2>&1 ||
+    say "setup: that failed (var/archive.log says why); sessions will start more slowly."
+}
+
+stamp=.venv/.installed-$(cat requirements.lock tools/setup.sh | cksum | tr -d ' ')
 if [ ! -e "$stamp" ] || ! .venv/bin/python -c '' 2>/dev/null; then
   make_venv
   install_packages
   touch "$stamp"
 fi
-{ [ -e .venv/.java ] && [ -x "$(cat .venv/.java)/bin/java" ]; } || need_java
+{ [ -e .venv/.java ] && [ -x "$(cat .venv/.java)/bin/java" ]; } || { need_java; make_archive; }
