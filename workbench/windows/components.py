@@ -120,9 +120,9 @@ def reduce(steps: list[Step], groups: Groups) -> dict[str, pa.ChunkedArray]:
     reduced = {}
     if columns:
         table = pa.table({"": groups.ids, **columns})
-        how = [(field, how) for field, _, how in steps if how is not None]
+        wanted = [(field, how) for field, _, how in steps if how is not None]
         # A task runs beside others, each in a process of its own: more threads would only wait for each other.
-        reduced = table.group_by("", use_threads=False).aggregate(how)
+        reduced = table.group_by("", use_threads=False).aggregate(wanted)
     result = {}
     for field, values, how in steps:
         if how is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +55,7 @@ class Partials:
             start = stop
         return Partials(tuple(parts))
 
-    def apart(self, values: npt.NDArray[np.generic]) -> list[npt.NDArray[np.generic]]:
+    def apart(self, values: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
         """Values per row, cut into sections."""
         return np.split(values, np.cumsum([section.num_rows for section in self.sections])[:-1])
 

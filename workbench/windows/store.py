@@ -64,6 +64,8 @@ class WindowStore:
         chunk_rows: int = 65_536,
         small_rows: int = 8_192,
     ) -> None:
+        if fan_in < 2 or chunk_rows < 1 or small_rows < 1:
+            raise ValueError("fan_in must be at least 2, chunk_rows and small_rows at least 1")
         self._store = chunks
         self._fan_in, self._chunk_rows, self._small_rows = fan_in, chunk_rows, min(small_rows, chunk_rows)
         self._unwritten: dict[str, Partials] = {}
@@ -130,6 +132,10 @@ class WindowStore:
         if len({chunk.run for chunk in small}) > 1:
             self._merge(small)
         self._compact()
+        for chunk in [self._chunks[id] for id in self._unwritten if self._chunks[id].rows > self._chunk_rows]:
+            partials = self._unwritten[chunk.id]
+            self._drop(chunk)
+            self._add_run(split(partials, math.ceil(chunk.rows / self._chunk_rows)))
         for id, partials in self._unwritten.items():
             self._store.put(id, _encoded(partials))
         for id in self._condemned:
