@@ -393,3 +393,11 @@ class SessionFailed(TidemarkError, RuntimeError):
     def from_cause(cls, cause: Exception) -> SessionFailed:
         first = (str(cause).strip().splitlines() or [type(cause).__name__])[0]
         return cls(f"Spark did not start: {first} What Java said is on the standard error above.")
+
+
+class UnknownEnvironment(TidemarkError, ValueError):
+    """A place to show progress that there is not."""
+
+    @classmethod
+    def from_known(cls, name: str, known: Iterable[str]) -> UnknownEnvironment:
+        return cls(f"Progress can not be shown in {name!r}. It can be: {_listing(known)}.{_did_you_mean(name, known)}")

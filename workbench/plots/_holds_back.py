@@ -1,0 +1,220 @@
+"""Who holds the watermark back, and since when?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+
+from workbench.plots._labels import dates, duration, label, moment
+from workbench.plots._stages import FINISHED, NAMES, UNKNOWN, Stage, stages
+from workbench.plots._theme import OTHERS, STATES, dress, nothing, task_colour
+from workbench.plots._watermarks import Axis
+
+QUESTION = "Who holds the watermark back?"
+MOST_STRETCHES = 400
+"""A strip of more stretches is drawn in equal steps, each coloured by who held it back longest."""
+_MOST_TASKS = 11
+_STRIP = 54
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Batches `first` to `last` (positions) in which one task was the minimum, in one state."""
+
+    stage: Stage
+    first: int
+    last: int
+    task: str
+    state: str
+
+    @property
+    def behind(self) -> float:
+        """Milliseconds by which the task is behind the next one at the end of the stretch; nan where there is none."""
+        row = self.stage.watermark[self.last]
+        others = np.delete(row, self.stage.holder[self.last])
+        others = others[~np.isnat(others)]
+        mine = self.stage.lowest[self.last]
+        if np.isnat(mine) or not len(others):
+            return float("nan")
+        return float((others.min() - mine) / np.timedelta64(1, "ms"))
+
+    @property
+    def who(self) -> str:
+        """The task, or how many of them where it is not one alone."""
+        row = self.stage.state[self.last]
+        if self.state == "finished":
+            return "all tasks"
+        silent = int((row == UNKNOWN).sum())
+        return f"{silent} tasks" if self.state == "unknown" and silent > 1 else self.task
+
+
+def _stretches(stage: Stage) -> list[_Stretch]:
+    # Where every task has finished, nobody holds it back: one stretch, whoever was last.
+    holder = np.where(stage.lowest_state == FINISHED, -1, stage.holder)
+    new = np.ones(len(holder), dtype=bool)
+    new[1:] = (holder[1:] != holder[:-1]) | (stage.lowest_state[1:] != stage.lowest_state[:-1])
+    starts = np.flatnonzero(new)
+    ends = np.append(starts[1:], len(holder)) - 1
+    return [
+        _Stretch(stage, first, last, stage.tasks[int(stage.holder[first])], NAMES[stage.lowest_state[first]])
+        for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _bounded(stretches: list[_Stretch]) -> list[_Stretch]:
+    """At most `MOST_STRETCHES` of them: in each equal step the longest stands for all, and neighbours join."""
+    if len(stretches) <= MOST_STRETCHES:
+        return stretches
+    stage = stretches[0].stage
+    lengths = np.array([stretch.last - stretch.first + 1 for stretch in stretches])
+    owner = np.repeat(np.arange(len(stretches)), lengths)
+    bounded: list[_Stretch] = []
+    for step in np.array_split(np.arange(len(owner)), MOST_STRETCHES):
+        # Add up per task and state, not per stretch: many short ones outweigh one long.
+        weight: dict[tuple[str, str], int] = {}
+        for index in owner[step].tolist():
+            key = (stretches[index].task, stretches[index].state)
+            weight[key] = weight.get(key, 0) + 1
+        task, state = max(weight, key=lambda key: weight[key])
+        first = int(step[0])
+        if bounded and (bounded[-1].task, bounded[-1].state) == (task, state):
+            first = bounded.pop().first
+        bounded.append(_Stretch(stage, first, int(step[-1]), task, state))
+    return bounded
+
+
+def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
+    """Draw a strip per stage, each stretch coloured by the task that is the minimum, from `run.watermarks()`.
+
+    Hatched is a stretch whose task was idle or held; dotted grey is one in which a task had not yet reported, so that
+    the stage had no watermark. Among equals the task that held it back before is shown.
+
+    Raises `UnknownColumn` if the frame is not one of watermarks.
+    """
+    found = stages(frame)
+    if not found:
+        return nothing(QUESTION)
+    all_stretches = [_stretches(stage) for stage in found]
+    drawn = [_bounded(stretches) for stretches in all_stretches]
+    thinned = any(len(few) < len(many) for few, many in zip(drawn, all_stretches, strict=True))
+    figure = go.Figure()
+    batches: dict[str, int] = {}
+    for stretch in (stretch for strip in drawn for stretch in strip if stretch.state not in ("unknown", "finished")):
+        batches[stretch.task] = batches.get(stretch.task, 0) + stretch.last - stretch.first + 1
+    named = sorted(batches, key=lambda task: -batches[task])[:_MOST_TASKS]
+    groups: dict[str, list[tuple[int, _Stretch]]] = {}
+    for row, strip in enumerate(drawn):
+        for stretch in strip:
+            state_only = stretch.state in ("unknown", "finished")
+            key = stretch.state if state_only else (stretch.task if stretch.task in named else "other tasks")
+            groups.setdefault(key, []).append((row, stretch))
+    order = [*named, "other tasks", "unknown", "finished"]
+    for rank, key in enumerate(order):
+        if key in groups:
+            _bars(figure, key, rank, groups[key], by)
+    states = {stretch.state for strip in drawn for stretch in strip}
+    for state in ("idle", "held"):
+        if state in states:
+            figure.add_bar(
+                x=[None], y=[None], name=STATES[state].words, legendrank=2000, hoverinfo="skip",
+                marker={"color": OTHERS, "pattern": {"shape": STATES[state].pattern, "fgcolor": "#ffffff"}},
+            )  # fmt: skip
+    figure.update_xaxes(title_text="batch" if by == "batch" else "time of commit (UTC)")
+    figure.update_xaxes(type="linear" if by == "batch" else "date")
+    figure.update_yaxes(
+        tickvals=list(range(len(found))),
+        ticktext=[label(stage.name, 34) for stage in found],
+        range=[len(found) - 0.5, -0.5],
+        showgrid=False,
+        ticks="",
+        tickfont={"size": 12},
+    )
+    figure.update_layout(bargap=0.25, barmode="overlay", uniformtext={"minsize": 10, "mode": "hide"}, showlegend=True)
+    subtitle = "Each stretch is coloured by the task with the lowest watermark of its stage."
+    if thinned:
+        subtitle += f" Shortened to {MOST_STRETCHES} steps, each shown as its most frequent task."
+    return dress(figure, QUESTION, subtitle, max(len(found) * _STRIP, 150))
+
+
+def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretch]], by: Axis) -> None:
+    base: list[Any] = []
+    width: list[float] = []
+    text: list[str] = []
+    hover: list[str] = []
+    for _, stretch in group:
+        stage = stretch.stage
+        following = min(stretch.last + 1, len(stage.batch) - 1)
+        if by == "batch":
+            # A stretch reaches to where the next begins, also over batches that left no row.
+            end = int(stage.batch[following]) if following > stretch.last else int(stage.batch[stretch.last]) + 1
+            base.append(int(stage.batch[stretch.first]) - 0.5)
+            width.append(end - int(stage.batch[stretch.first]))
+        else:
+            base += dates(stage.time[stretch.first : stretch.first + 1])
+            width.append(float((stage.time[following] - stage.time[stretch.first]) / np.timedelta64(1, "ms")))
+        words = STATES[stretch.state].words
+        text.append(label(stretch.task, 18) if key not in STATES else words)
+        hover.append(_words(stretch))
+    state_only = key in STATES
+    colour = STATES[key].colour if state_only else OTHERS if key == "other tasks" else task_colour(key)
+    figure.add_bar(
+        orientation="h", base=base, x=width, y=[row for row, _ in group], text=text, customdata=hover,
+        name=STATES[key].words if state_only else label(key), legendrank=rank,
+        textposition="inside", insidetextanchor="middle", textangle=0, constraintext="both",
+        marker={
+            "color": colour,
+            "line": {"width": 0.5, "color": "#ffffff"},
+            "pattern": {
+                "shape": [STATES[stretch.state].pattern if stretch.state != "finished" else "" for _, stretch in group],
+                "fgcolor": "#8b95a3" if key == "unknown" else "#ffffff",
+                "size": 7,
+                "solidity": 0.25,
+            },
+        },
+        hovertemplate="%{customdata}<extra></extra>",
+    )  # fmt: skip
+
+
+def _words(stretch: _Stretch) -> str:
+    """A stretch in words, for hovering."""
+    stage = stretch.stage
+    first, last = int(stage.batch[stretch.first]), int(stage.batch[stretch.last])
+    when = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
+    lines = [f"<b>{label(stretch.who)}</b>: {STATES[stretch.state].words}", f"{label(stage.name, 60)}, {when}"]
+    if not np.isnat(stage.lowest[stretch.last]):
+        lines.append(f"watermark {moment(stage.lowest[stretch.last])}")
+    if np.isfinite(stretch.behind):
+        lines.append(f"{duration(stretch.behind)} behind the next")
+    return "<br>".join(lines)
+
+
+def who_holds_back_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """The text twin of `who_holds_back`: every stretch in which one task was the minimum, in order.
+
+    Columns: `stage`, `task` (or `2 tasks`, `all tasks` where it is not one alone), `state`, `from_batch`, `to_batch`,
+    `since` (UTC, commit of the first of these batches), `watermark` (UTC, at the end of the stretch), `behind_next` (by
+    how much it then was behind the next task; NaT where there is none).
+    """
+    found = [stretch for stage in stages(frame) for stretch in _stretches(stage)]
+    behind = [
+        np.timedelta64(round(stretch.behind), "ms") if np.isfinite(stretch.behind) else np.timedelta64("NaT", "ms")
+        for stretch in found
+    ]
+    since = np.array([stretch.stage.time[stretch.first] for stretch in found], dtype="datetime64[ms]")
+    watermark = np.array([stretch.stage.lowest[stretch.last] for stretch in found], dtype="datetime64[ms]")
+    return pd.DataFrame(
+        {
+            "stage": pd.Series([stretch.stage.name for stretch in found], dtype="object"),
+            "task": pd.Series([stretch.who for stretch in found], dtype="object"),
+            "state": pd.Series([stretch.state for stretch in found], dtype="object"),
+            "from_batch": pd.Series([int(s.stage.batch[s.first]) for s in found], dtype="int64"),
+            "to_batch": pd.Series([int(s.stage.batch[s.last]) for s in found], dtype="int64"),
+            "since": pd.Series(since).dt.tz_localize("UTC"),
+            "watermark": pd.Series(watermark).dt.tz_localize("UTC"),
+            "behind_next": np.array(behind, dtype="timedelta64[ms]"),
+        }
+    )
