@@ -1,0 +1,192 @@
+"""A local session: fast, silent, shared, and gone without a trace. Each test has a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from workbench.errors import SessionConflict
+from workbench.session import local_session
+from workbench.session.settings import ROCKSDB, STATE_STORE
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(script: str, cwd: Path, environment: dict[str, str] | None = None) -> tuple[dict[str, Any], str]:
+    """Run `script` in a fresh interpreter in `cwd`; its last line is JSON. Returns that and the standard error."""
+    temporary = cwd.parent / f"{cwd.name} tmp"
+    temporary.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    result["printed"] = done.stdout.strip().splitlines()[:-1]
+    result["left"] = sorted(path.name for path in [*cwd.iterdir(), *temporary.iterdir()])
+    return result, done.stderr
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    directory = tmp_path / "it's $HOME; a `place`"
+    directory.mkdir()
+    return directory
+
+
+@pytest.mark.slow
+def test_a_job_runs_without_a_word_and_leaves_nothing_behind(empty: Path) -> None:
+    script = """
+        import json, sys
+        from workbench.session import local_session, stop_session
+        from workbench.session.training import train
+        from pyspark import SparkContext
+        spark = local_session(cores=2)
+        train(spark)
+        spark.sql("create database flights")
+        process = SparkContext._gateway.proc
+        print("stopping", file=sys.stderr, flush=True)
+        stop_session()
+        stop_session()
+        print(json.dumps({"java": process.poll(), "gateway": SparkContext._gateway is None}))
+    """
+    # What another Spark, Java or front end would need must not reach ours.
+    foreign = {
+        "SPARK_HOME": "/nowhere",
+        "PYSPARK_DRIVER_PYTHON": "jupyter",
+        "PYSPARK_PYTHON": "python-of-another",
+        "JAVA_HOME": "/nowhere",
+    }
+    result, errors = run(script, empty, foreign)
+    assert errors.partition("stopping")[0] == ""
+    assert result["printed"] == []
+    assert result["left"] == []
+    assert result["java"] is not None
+    assert result["gateway"] is True
+
+
+@pytest.mark.slow
+def test_a_failing_query_tells_its_reason_once_and_real_errors_stay_visible(empty: Path) -> None:
+    script = """
+        import json, sys
+        from pyspark.sql.functions import udf
+        from workbench.session import local_session, stop_session
+        spark = local_session(cores=2)
+        def fail(value):
+            raise ValueError("a user's own trouble")
+        source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+        query = source.select(udf(fail, "int")("value")).writeStream.format("noop").start()
+        try:
+            query.awaitTermination(60)
+        except Exception as error:
+            reason = str(error)
+        logger = spark._jvm.org.apache.log4j.LogManager.getLogger("org.apache.spark.storage.BlockManager")
+        logger.error("a disk is gone")
+        print("stopping", file=sys.stderr, flush=True)
+        stop_session()
+        print(json.dumps({"reason": reason}))
+    """
+    result, errors = run(script, empty)
+    assert "a user's own trouble" in result["reason"]
+    said = errors.partition("stopping")[0].splitlines()
+    assert len(said) == 1
+    assert said[0].endswith("Spark ERROR BlockManager: a disk is gone")
+
+
+@pytest.mark.slow
+def test_a_process_that_just_ends_leaves_no_java_and_a_second_session_can_follow_the_first(empty: Path) -> None:
+    script = """
+        import json
+        from pyspark import SparkContext
+        from workbench.session import local_session, stop_session
+        first = local_session(cores=1)
+        count = first.range(7).count()
+        stop_session()
+        second = local_session(cores=1, config={"spark.sql.shuffle.partitions": 5})
+        same = local_session(cores=1, config={"spark.sql.shuffle.partitions": 5}) is second
+        print(json.dumps({
+            "count": count, "same": same, "partitions": second.conf.get("spark.sql.shuffle.partitions"),
+            "cores": second.sparkContext.defaultParallelism, "java": SparkContext._gateway.proc.pid,
+        }))
+    """
+    result, _ = run(script, empty)
+    assert (result["count"], result["same"], result["partitions"], result["cores"]) == (7, True, "5", 1)
+    assert not Path(f"/proc/{result['java']}").exists()
+    assert result["left"] == []
+
+
+def test_workers_import_the_installed_pyspark_and_not_the_archive(spark: SparkSession) -> None:
+    def where(_: object) -> str:
+        import pyspark
+
+        return pyspark.__file__
+
+    [path] = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    assert ".zip" not in path
+
+
+def test_the_session_is_reachable_from_this_machine_only(spark: SparkSession) -> None:
+    psutil = pytest.importorskip("psutil")
+    java = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
+    listening = {c.laddr.ip for c in java.net_connections("inet") if c.status == psutil.CONN_LISTEN}
+    assert listening
+    assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def test_it_has_what_a_job_needs(spark: SparkSession) -> None:
+    assert spark.conf.get(STATE_STORE) == ROCKSDB
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.ui.enabled") == "false"
+
+
+def test_asking_for_other_settings_names_the_differences(spark: SparkSession) -> None:
+    assert local_session(cores=2) is spark
+    with pytest.raises(SessionConflict, match=r"memory='3g' \(active: '2g'\).*stop_session\(\)"):
+        local_session(cores=2, memory="3g")
+
+
+@pytest.mark.slow
+def test_a_foreign_session_is_taken_if_it_fits_and_refused_with_a_reason_if_not(empty: Path) -> None:
+    script = """
+        import json
+        from pyspark.sql import SparkSession
+        from workbench.errors import SessionConflict
+        from workbench.session import local_session, stop_session
+        from workbench.session.settings import ROCKSDB, STATE_STORE
+        from workbench.session import find_java
+        from workbench.session.archive import archive_for
+        archive = archive_for(find_java())
+        options = "-XX:TieredStopAtLevel=1 -Xshare:auto" + (f" -XX:SharedArchiveFile={archive}" if archive else "")
+        builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+        theirs = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
+        try:
+            local_session()
+        except SessionConflict as error:
+            reason = str(error)
+        theirs.conf.set(STATE_STORE, ROCKSDB)
+        taken = local_session() is theirs
+        stop_session()
+        alive = not theirs.sparkContext._jsc.sc().isStopped()
+        theirs.stop()
+        ours = local_session(cores=1)
+        options = ours.sparkContext._jvm.System.getProperty("java.io.tmpdir")
+        print(json.dumps({"reason": reason, "taken": taken, "alive": alive, "ours": options}))
+    """
+    result, _ = run(script, empty)
+    assert f"{STATE_STORE} must be {ROCKSDB}" in result["reason"]
+    assert (result["taken"], result["alive"]) == (True, True)
+    # The Java of the stopped session has been replaced by one with our options.
+    assert "tidemark-session-" in result["ours"]
