@@ -17,10 +17,9 @@ from workbench.messages.control import (
     MessageType,
     WatermarkMessage,
 )
-from workbench.names import task_index, task_name
+from workbench.messages.tasks import stored_task, task_of_stored
 
 _WATERMARK, _END, _DRAIN = int(MessageType.WATERMARK), int(MessageType.END_OF_STREAM), int(MessageType.DRAIN)
-_NAMES = [task_name(index) for index in range(1024)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class ControlRun:
             "type": _packed(self.types),
             "time": _packed(self.timestamps),
             **({} if watermarks else {"text": _packed(self.texts)}),
-            "task": _packed([_short(name) for name in self.task_names]),
+            "task": _packed([*map(stored_task, self.task_names)]),
             "of": _packed(self.task_counts),
         }
 
@@ -99,7 +98,7 @@ class ControlRun:
                 types,
                 _unpacked(data["time"], length),
                 _unpacked(data.get("text"), length),
-                tuple(_long(task) if task is not None else None for task in _unpacked(data["task"], length)),
+                tuple(map(task_of_stored, _unpacked(data["task"], length))),
                 _unpacked(data["of"], length),
             )
         except (KeyError, TypeError, InvalidName) as error:
@@ -112,11 +111,9 @@ class ControlRun:
 
     def _check(self, length: int) -> None:
         # Whole columns at a time: building each message to check it would cost a hundred times as much.
-        for column, allowed in zip(
-            self._columns(),
-            ({int}, {int}, {str, type(None)}, {str, type(None)}, {int, type(None)}),
-            strict=True,
-        ):
+        nothing = type(None)
+        kinds: list[set[type]] = [{int}, {int}, {str, nothing}, {str, nothing}, {int, nothing}]
+        for column, allowed in zip(self._columns(), kinds, strict=True):
             if len(column) != length:
                 raise InvalidMessage.corrupt_run(f"a column has {len(column)} values, not {length}")
             if not set(map(type, column)) <= allowed:
@@ -148,21 +145,3 @@ def _packed(column: Sequence[Any]) -> Any:
 
 def _unpacked(column: Any, length: int) -> tuple[Any, ...]:
     return tuple(column) if isinstance(column, list) else (column,) * length
-
-
-def _short(name: str | None) -> int | str | None:
-    """Task names mostly look alike: their number takes a fifth of the space and time."""
-    if name is None:
-        return None
-    try:
-        return task_index(name)
-    except InvalidName:
-        return name
-
-
-def _long(task: int | str) -> str:
-    if isinstance(task, str):
-        return task
-    if task < 0:
-        raise InvalidMessage.corrupt_run(f"a task with the number {task}")
-    return _NAMES[task] if task < len(_NAMES) else task_name(task)
