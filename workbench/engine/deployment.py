@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
-from workbench.engine.checkpoint import checkpoint_directory, open_checkpoint
+from workbench.engine.checkpoint import Checkpoint, checkpoint_directory, open_checkpoint
 from workbench.engine.planning import Positions
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
@@ -21,7 +24,7 @@ from workbench.engine.task import Routing, TaskSettings
 from workbench.errors import InvalidOption, UnknownColumn
 from workbench.graph.application import Application
 from workbench.graph.stages import JobPlan, plan_job, source_streams
-from workbench.systems.log import StreamLog
+from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry import Recorder
 from workbench.times import check_time_type
 
@@ -37,6 +40,22 @@ _QUERY_CONF = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
 }
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A job that is checked and locked and may start: what its source, its tasks and its sink are told."""
+
+    run_id: str
+    plan: JobPlan
+    lock: LogLock
+    recorder: Recorder
+    checkpoint: Checkpoint
+    containers: int
+    started: int
+    source: dict[str, str]
+    tasks: TaskSettings
+    sink: SinkSettings
 
 
 def deploy(
@@ -61,71 +80,112 @@ def deploy(
     Raises before anything runs: `UnknownStream`, `UnknownColumn`, `InvalidGraph` (partition counts that do not match),
     `LogInUse` (another run of the same application), `IncompatibleCheckpoint`, `InvalidOption`.
     """
+    if containers is not None and containers < 1:
+        raise InvalidOption.not_positive("containers", containers)
+    deployment = prepare(
+        application,
+        log,
+        containers=containers or spark.sparkContext.defaultParallelism,
+        max_messages=max_messages,
+        routing=routing,
+        checkpoint=checkpoint,
+        run_id=run_id,
+    )
+    try:
+        query = _start(deployment, spark, application.name)
+    except BaseException:
+        deployment.lock.release()
+        raise
+    return Run(
+        run_id=deployment.run_id,
+        plan=deployment.plan,
+        log=log,
+        recorder=deployment.recorder,
+        query=query,
+        lock=deployment.lock,
+        started=deployment.started,
+    )
+
+
+def prepare(
+    application: Application,
+    log: StreamLog,
+    *,
+    containers: int,
+    max_messages: int = MAX_MESSAGES,
+    routing: Routing | Mapping[str, str] | None = None,
+    checkpoint: str | Path | None = None,
+    run_id: str | None = None,
+) -> Deployment:
+    """All of a deployment that needs no Spark: check the application against the log, lock it, open its checkpoint."""
     started = time.time_ns() // 1_000_000
     run_id = run_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
     if max_messages < 1:
         raise InvalidOption.not_positive("max_messages", max_messages)
+    chosen_routing = routing if isinstance(routing, Routing) else Routing(**(routing or {}))
     sources = {name: log.stream(name).partitions for name in source_streams(application.nodes)}
     existing = {name: log.stream(name).partitions for name in log.streams()}
     plan = plan_job(application.name, application.nodes, existing | sources)
     _check_event_times(plan, log)
-    containers = min(containers or spark.sparkContext.defaultParallelism, plan.tasks)
-    if containers < 1:
-        raise InvalidOption.not_positive("containers", containers)
+    containers = min(containers, plan.tasks)
 
     lock = log.lock(application.name, run_id)
     try:
-        kept = open_checkpoint(
-            Path(checkpoint) if checkpoint else checkpoint_directory(log, application.name), plan, containers
-        )
+        directory = Path(checkpoint) if checkpoint else checkpoint_directory(log, application.name)
+        opened = open_checkpoint(directory, plan, containers)
         epoch = log.raise_epoch(application.name)
         log.sweep()
         for output in plan.outputs:
             log.create(output.stream, output.partitions, exist_ok=True)
         log.metadata.delete(HOLD_NAMESPACE, application.name)
-        recorder = Recorder(log, application.name, kept.id)
+        recorder = Recorder(log, application.name, opened.id)
         recorder.prepare()
-        recorder.start_run(run_id, started, {"checkpoint_id": kept.id, "outline": plan.outline.to_json()})
-
-        session = _session_for(spark, containers)
-        work = (
-            session.readStream.format(JobSource.name())
-            .options(
-                **source_options(
-                    job=application.name,
-                    log=log,
-                    slots=slots(plan.tasks, containers),
-                    inputs=[
-                        {
-                            "stream": stream.stream,
-                            "intermediate": stream.intermediate,
-                            "broadcast": stream.broadcast,
-                        }
-                        for stream in sorted(plan.inputs, key=lambda read: not read.intermediate)
-                    ],
-                    initial=_initial_positions(plan, log),
-                    limit=max_messages,
-                )
-            )
-            .load()
-        )
-        settings = TaskSettings(
-            plan, log.segments_directory, run_id, routing if isinstance(routing, Routing) else Routing(**(routing or {}))
-        )
-        reports = work.groupBy("slot").transformWithState(TaskProcessor(settings), REPORT_SCHEMA, "append", "none")
-        query = (
-            reports.writeStream.format(JobSink.name())
-            .queryName(f"{application.name} {run_id}")
-            .outputMode("append")
-            .trigger(processingTime=_TRIGGER)
-            .option("checkpointLocation", str(kept.directory))
-            .options(**SinkSettings(str(log.directory), application.name, kept.id, run_id, epoch).options())
-            .start()
-        )
+        recorder.start_run(run_id, started, {"checkpoint_id": opened.id, "outline": plan.outline.to_json()})
     except BaseException:
         lock.release()
         raise
-    return Run(run_id=run_id, plan=plan, log=log, recorder=recorder, query=query, lock=lock, started=started)
+    return Deployment(
+        run_id=run_id,
+        plan=plan,
+        lock=lock,
+        recorder=recorder,
+        checkpoint=opened,
+        containers=containers,
+        started=started,
+        source=source_options(
+            job=application.name,
+            log=log,
+            slots=slots(plan.tasks, containers),
+            inputs=_intermediate_first(plan),
+            initial=_initial_positions(plan, log),
+            limit=max_messages,
+        ),
+        tasks=TaskSettings(plan, log.segments_directory, run_id, chosen_routing),
+        sink=SinkSettings(str(log.directory), application.name, opened.id, run_id, epoch),
+    )
+
+
+def _start(deployment: Deployment, spark: SparkSession, name: str) -> StreamingQuery:
+    session = _session_for(spark, deployment.containers)
+    work = session.readStream.format(JobSource.name()).options(**deployment.source).load()
+    reports = work.groupBy("slot").transformWithState(TaskProcessor(deployment.tasks), REPORT_SCHEMA, "append", "none")
+    return (
+        reports.writeStream.format(JobSink.name())
+        .queryName(f"{name} {deployment.run_id}")
+        .outputMode("append")
+        .trigger(processingTime=_TRIGGER)
+        .option("checkpointLocation", str(deployment.checkpoint.directory))
+        .options(**deployment.sink.options())
+        .start()
+    )
+
+
+def _intermediate_first(plan: JobPlan) -> list[dict[str, Any]]:
+    """The inputs in the order in which a task processes them: intermediate streams have the highest priority."""
+    return [
+        {"stream": read.stream, "intermediate": read.intermediate, "broadcast": read.broadcast}
+        for read in sorted(plan.inputs, key=lambda read: not read.intermediate)
+    ]
 
 
 def _session_for(spark: SparkSession, containers: int) -> SparkSession:

@@ -28,7 +28,6 @@ from workbench.messages import (
     ControlMessage,
     ControlRun,
     EndOfStreamMessage,
-    MessageType,
     WatermarkMessage,
 )
 from workbench.names import LOG_SYSTEM, SSP, task_name
@@ -99,8 +98,11 @@ class Task:
         """Process a work order, save the state, stage the output."""
         started = time.perf_counter()
         report = Report(self.index, order.batch)
+        messages = dict.fromkeys(self.inputs, 0)
         for step in order.steps:
+            before = report.input_messages
             self._process(step, report)
+            messages[step.stream] += report.input_messages - before
         self._send_control_messages()
         for operator in self.operators.values():
             operator.finish_batch()
@@ -117,6 +119,8 @@ class Task:
                 "state": str(reconciliation.state),
                 "watermark": reconciliation.watermark,
                 "bookkeeping": reconciliation.to_json(),
+                "messages": messages[stream],
+                "ends": sorted(_ends(reconciliation) - self._heard_before[stream]),
             }
             for stream, reconciliation in self.reconciliations.items()
         }
@@ -196,14 +200,7 @@ class Task:
 
     def _process_controls(self, stream: InputStream, run: ControlRun) -> None:
         reconciliation = self.reconciliations[stream.stream]
-        reconciled = reconciliation.apply_run(run)
-        partition = stream.partition_of(self.index)
-        if stream.intermediate and partition == aggregate_partition(stream.stream, stream.partitions):
-            for message in self.aggregators[stream.stream].to_rebroadcast(run, reconciled):
-                for other in range(stream.partitions):
-                    if other != partition:
-                        self.outbox.send(stream.stream, other, message)
-        self._act(stream, reconciled)
+        self._act(stream, reconciliation.apply_run(run))
 
     def _act(self, stream: InputStream, reconciled: list[ControlMessage]) -> None:
         operator = self.operators[stream.node]
@@ -212,12 +209,16 @@ class Task:
                 case WatermarkMessage(timestamp=timestamp):
                     operator.pass_on_watermark(timestamp)
                 case EndOfStreamMessage():
-                    operator.pass_on_watermark(MAX_TIMESTAMP)
                     operator.end()
 
     # Output.
 
     def _send_control_messages(self) -> None:
+        for name, aggregator in self.aggregators.items():
+            for message in aggregator.to_rebroadcast():
+                for other in range(self.inputs[name].partitions):
+                    if other != self.inputs[name].partition_of(self.index):
+                        self.outbox.send(name, other, message)
         for stream, watermark in self._watermarks.items():
             self._announce(stream, WatermarkMessage(watermark, self.name, self._task_count(stream)))
         for stream in self._ends:
@@ -244,13 +245,21 @@ class Task:
 
     def _restore(self, state: dict[str, Any]) -> None:
         saved = state.get("inputs", {})
+        run_id = self.settings.run_id
         self.reconciliations = {
-            name: Reconciliation.from_json(saved[name])
+            name: Reconciliation.from_json(saved[name]).in_run(run_id)
             if name in saved
-            else Reconciliation(SSP(LOG_SYSTEM, name, stream.partition_of(self.index) or 0), self.settings.run_id)
+            else Reconciliation(SSP(LOG_SYSTEM, name, stream.partition_of(self.index) or 0), run_id)
             for name, stream in self.inputs.items()
         }
-        self.aggregators = {name: Aggregator() for name in self.inputs}
+        self._heard_before = {name: _ends(known) for name, known in self.reconciliations.items()}
+        self.aggregators = {
+            name: Aggregator(self.reconciliations[name])
+            for name, stream in self.inputs.items()
+            if stream.intermediate
+            and stream.partition_of(self.index) == aggregate_partition(name, stream.partitions)
+            and "aggregate" in (self.settings.routing.watermark, self.settings.routing.end_of_stream)
+        }
         operators = state.get("operators", {})
         self.operators: dict[int, Operator] = {}
         active = {stream.stage for stream in self.inputs.values()}
@@ -276,6 +285,11 @@ class Task:
         }
 
 
+def _ends(reconciliation: Reconciliation) -> set[str]:
+    """Upstream tasks whose end was heard; "source" for a direct end."""
+    return reconciliation.ends.tasks | ({"source"} if reconciliation.ends.direct else set())
+
+
 def _joined(segments: Path, step: Step) -> Iterator[pa.Table | ControlRun]:
     """A step's rows and runs of control messages in offset order, neighbouring rows joined into one table."""
     tables: list[pa.Table] = []
@@ -289,6 +303,3 @@ def _joined(segments: Path, step: Step) -> Iterator[pa.Table | ControlRun]:
             tables.append(read_ref(segments, ref))
     if tables:
         yield pa.concat_tables(tables, promote_options="permissive")
-
-
-__all__ = ["MessageType", "Routing", "Task", "TaskSettings", "TaskStore"]

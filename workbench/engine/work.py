@@ -47,7 +47,8 @@ class Report:
     seconds: float = 0.0
     done: bool = False
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Per input stream: `state`, `watermark` (ms or None), and the whole bookkeeping of the SSP under `bookkeeping`."""
+    """Per input stream: `state`, `watermark` (ms or None), `messages` read in this batch, `ends` heard in it, and the whole
+    `bookkeeping` of the SSP."""
     staged: list[dict[str, Any]] = field(default_factory=list)
     """Segments written and not yet part of a stream."""
     controls: list[list[Any]] = field(default_factory=list)

@@ -67,7 +67,7 @@ def end_of_stream_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> 
         for report in batch.reports:
             for stream, of in report["inputs"].items():
                 for upstream in of.get("ends", ()):
-                    heard.setdefault((report["task"], stream, upstream or "source"), (batch.batch, batch.committed))
+                    heard.setdefault((report["task"], stream, upstream), (batch.batch, batch.committed))
     rows = []
     for task in range(outline.tasks):
         for stream in outline.inputs_of(task):
