@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -186,54 +187,72 @@ def plain(panes: pa.Table) -> list[dict[str, Any]]:
     return rows
 
 
+# Event times and watermarks are drawn relative to the highest watermark so far: most rows are near it, few are late.
 rows_of_a_batch = st.lists(
     st.tuples(
         st.sampled_from(["a", "b", "ü", None]),
-        st.one_of(st.integers(-40, 40), st.none()) | st.integers(-40, 40),
-        st.one_of(st.none(), st.integers(-4, 4).map(float), st.integers(1000, 1003).map(float)),
-        st.one_of(st.none(), st.integers(-3, 3)),
+        st.sampled_from([*range(-4, 26), *range(8), None]),
+        st.sampled_from([None, -4.0, -1.0, 0.0, 2.0, 2.0, 3.0, 1000.0, 1001.0]),
+        st.sampled_from([None, -3, -2, -1, 0, 1, 2, 3]),
     ),
-    max_size=12,
+    max_size=20,
 )
-watermarks = st.one_of(st.integers(-50, 60), st.just(-(2**63)), st.just(MAX_TIMESTAMP)) | st.integers(-50, 60)
+watermarks = st.sampled_from([*range(-3, 12), *range(8), 25])
 steps = st.one_of(
     st.tuples(st.just("add"), rows_of_a_batch, st.none() | watermarks),
-    st.tuples(st.just("add"), rows_of_a_batch, st.none()),
+    st.tuples(st.just("add"), rows_of_a_batch, st.just(0)),
+    st.tuples(st.just("close"), watermarks, st.none()),
     st.tuples(st.just("close"), watermarks, st.none()),
     st.tuples(st.just("restart"), st.none(), st.none()),
 )
+endings = st.sampled_from([[], [("add", [("a", 3, 1.0, 1)], MAX_TIMESTAMP), ("close", 5, None)]])
 assigners = st.one_of(
     st.builds(tumbling, st.integers(1, 15), origin=st.integers(-20, 20)),
-    st.integers(1, 20).flatmap(
+    st.integers(2, 20).flatmap(
         lambda size: st.builds(sliding, st.just(size), st.integers(1, size), origin=st.integers(-9, 9))
     ),
     st.builds(session, st.integers(1, 12)),
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     assigner=assigners,
-    script=st.lists(steps, max_size=14),
+    script=st.lists(steps, min_size=6, max_size=24),
+    begin=st.sampled_from([-(2**63), -40, 0, 1_356_998_400_000]),
+    ending=endings,
     fan_in=st.integers(2, 4),
     chunk_rows=st.integers(1, 12),
     small_rows=st.integers(1, 12),
     keyed=st.booleans(),
 )
 def test_panes_are_those_of_a_plain_computation_over_the_accepted_rows(
-    assigner: Assigner, script: list[tuple[str, Any, Any]], fan_in: int, chunk_rows: int, small_rows: int, keyed: bool
+    assigner: Assigner,
+    script: list[tuple[str, Any, Any]],
+    begin: int,
+    ending: list[tuple[str, Any, Any]],
+    fan_in: int,
+    chunk_rows: int,
+    small_rows: int,
+    keyed: bool,
 ) -> None:
     operator = WindowAggregation(WindowSpec(assigner, ("key",) if keyed else (), AGGREGATES, "time"))
     chunks, reference = MemoryChunks(), Reference(assigner)
     sizes = {"fan_in": fan_in, "chunk_rows": chunk_rows, "small_rows": small_rows}
     store = WindowStore(chunks, None, **sizes)
-    number, emitted = 0, set()
-    for kind, what, watermark in [*script, ("close", MAX_TIMESTAMP, None), ("restart", None, None)]:
+    number, emitted, clock = 0, set(), begin
+    last = [*ending, ("close", MAX_TIMESTAMP, None), *ending, ("restart", None, None)]
+    for kind, what, watermark in [*script, *last]:
+        near = clock if abs(clock) < 2**62 else -40
         if kind == "add":
             rows = [
                 dict(zip(SCHEMA.names, (number + i, *row), strict=True)) | ({} if keyed else {"key": None})
                 for i, row in enumerate(what)
             ]
+            for row in rows:
+                row["time"] = None if row["time"] is None else near + row["time"]
+            if watermark is not None and watermark != MAX_TIMESTAMP:
+                watermark = clock + watermark if clock == near else clock
             number += len(rows)
             late, accepted = operator.add(store, pa.Table.from_pylist(rows, SCHEMA), watermark)
             expected_late = reference.add(rows, watermark)
@@ -241,13 +260,15 @@ def test_panes_are_those_of_a_plain_computation_over_the_accepted_rows(
             assert late.schema == SCHEMA
             assert accepted == len(rows) - len(expected_late)
         elif kind == "close":
-            panes = plain(operator.close(store, what))
-            expected = reference.close(what)
+            to = what if what == MAX_TIMESTAMP else near + what
+            clock = max(clock, to)
+            panes = plain(operator.close(store, to))
+            expected = reference.close(to)
             for pane in panes:
                 identity = (pane.setdefault("key", None), pane["window_start"])
                 assert identity not in emitted
                 emitted.add(identity)
-            assert_same(panes, expected, watermark=what)
+            assert_same(panes, expected, to)
         else:
             manifest = json.loads(json.dumps(store.manifest()))
             assert {entry[0] for entry in manifest["chunks"]} == set(chunks)
@@ -280,7 +301,7 @@ def test_deviations_of_large_numbers_that_lie_close_together_keep_their_digits(
     operator = WindowAggregation(WindowSpec(tumbling("1h"), (), {"spread": ("value", "std")}, "time"))
     store = WindowStore(MemoryChunks(), fan_in=fan_in)
     bounds = sorted({0, len(values), *(cut for cut in cuts if cut < len(values))})
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in itertools.pairwise(bounds):
         part = values[begin:end]
         operator.add(store, pa.table({"time": pa.array([0] * len(part), pa.int64()), "value": part}), None)
     (spread,) = operator.close(store, MAX_TIMESTAMP)["spread"].to_pylist()
