@@ -128,14 +128,19 @@ def test_a_process_that_just_ends_leaves_no_java_and_a_second_session_can_follow
     assert result["left"] == []
 
 
-def test_workers_import_the_installed_pyspark_and_not_the_archive(spark: SparkSession) -> None:
-    def where(_: object) -> str:
+def test_workers_import_the_installed_pyspark_and_have_pandas_and_this_package_before_they_are_asked(
+    spark: SparkSession,
+) -> None:
+    def where(_: object) -> tuple[str, set[str]]:
+        import sys
+
         import pyspark
 
-        return pyspark.__file__
+        return pyspark.__file__, {"pandas", "pyarrow", "workbench"} & set(sys.modules)
 
-    [path] = spark.sparkContext.parallelize([0], 1).map(where).collect()
+    [(path, modules)] = spark.sparkContext.parallelize([0], 1).map(where).collect()
     assert ".zip" not in path
+    assert modules == {"pandas", "pyarrow", "workbench"}
 
 
 def test_the_session_is_reachable_from_this_machine_only(spark: SparkSession) -> None:

@@ -95,7 +95,7 @@ def test_the_worker_command_drops_sparks_archives_and_nothing_else(tmp_path: Pat
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == f"{':'.join(kept)} ['one two', '$HOME']"
+    assert done.stdout.strip() == f"{':'.join([*kept, str(Path(__file__).parents[2])])} ['one two', '$HOME']"
     assert not (tmp_path / "injected").exists()
 
 

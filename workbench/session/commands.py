@@ -10,13 +10,15 @@ import shlex
 import sys
 from pathlib import Path
 
+_HERE = Path(__file__).resolve().parents[2]
+
 _PYTHON = """\
 #!/bin/sh
 # Starts Python for Spark, without the archives that Spark puts before the installed packages.
 set -f
 kept=
 IFS=:
-for entry in $PYTHONPATH; do
+for entry in $PYTHONPATH {own}; do
   case $entry in
     */pyspark.zip | */py4j-*-src.zip | *.jar | '') ;;
     *) kept=$kept${{kept:+:}}$entry ;;
@@ -54,10 +56,13 @@ def worker_command(directory: Path, python: str = sys.executable) -> str:
     bytecode, so each process compiles PySpark again: 1.8 s instead of 0.45 s. The command takes the zip off the path;
     the PySpark installed for `python` is the same one.
 
+    The directory that holds this package comes last on the path, so that workers have it wherever the driver found it.
+
     Where files in `directory` may not be executed, `python` itself is returned: slower, not wrong.
     """
     path = directory / "python"
-    return str(path) if _write(path, _PYTHON.format(python=shlex.quote(python))) else python
+    own = "" if _HERE.name == "site-packages" else shlex.quote(str(_HERE))
+    return str(path) if _write(path, _PYTHON.format(python=shlex.quote(python), own=own)) else python
 
 
 def java_command(directory: Path, java_home: Path) -> Path:

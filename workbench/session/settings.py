@@ -39,6 +39,7 @@ def spark_settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
+        "spark.python.daemon.module": "workbench.session.daemon",
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
