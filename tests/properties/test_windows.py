@@ -215,7 +215,7 @@ assigners = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=250, deadline=None)
 @given(
     assigner=assigners,
     script=st.lists(steps, min_size=6, max_size=24),

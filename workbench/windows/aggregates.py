@@ -93,6 +93,8 @@ def result_type(aggregate: Aggregate, column: str, kind: pa.DataType) -> pa.Data
     whole = types.is_integer(kind) or types.is_boolean(kind)
     if not (whole or types.is_floating(kind) or types.is_decimal(kind) or types.is_null(kind)):
         raise WrongType.of_aggregate(str(aggregate), column, str(kind), "numbers")
+    if types.is_decimal256(kind):
+        raise WrongType.of_aggregate(str(aggregate), column, str(kind), "decimals of at most 38 digits")
     if types.is_decimal(kind) and name == "sum":
         return pa.decimal128(min(kind.precision + 10, 38), kind.scale)
     if types.is_decimal(kind) and name == "mean":

@@ -154,7 +154,10 @@ def _summable(values: pa.ChunkedArray, as_float: bool) -> pa.ChunkedArray:
         return values
     if as_float or pa.types.is_floating(kind) or pa.types.is_null(kind):
         return _as_float(values)
-    return values.cast(pa.int64())
+    try:
+        return values.cast(pa.int64())
+    except pa.ArrowInvalid as error:  # only uint64 has numbers that do not fit
+        raise SumOverflow.of_whole_numbers() from error
 
 
 def _check_sum(field: str, values: Any, groups: Groups) -> None:
@@ -165,6 +168,11 @@ def _check_sum(field: str, values: Any, groups: Groups) -> None:
     largest = max(abs(bounds["min"].as_py() or 0), abs(bounds["max"].as_py() or 0))
     if largest * len(values) < 2**63:
         return
-    ids, numbers = present(values, groups.ids)
-    if np.abs(np.bincount(ids, numbers, groups.count)).max(initial=0.0) >= 2.0**63:
+    rows = np.flatnonzero(np.asarray(values.is_valid()))
+    ids, numbers = groups.ids[rows], np.asarray(values.drop_null())
+    high, low = np.zeros(groups.count, np.int64), np.zeros(groups.count, np.int64)
+    np.add.at(high, ids, numbers >> 32)
+    np.add.at(low, ids, numbers & 0xFFFFFFFF)
+    high += low >> 32
+    if high.max(initial=0) >= 2**31 or high.min(initial=0) < -(2**31):
         raise SumOverflow.of_whole_numbers()
