@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 import datasets
 from datasets import _nycflights, airlines, clicks, currency, disorder, flights, synthetic, weather
 from workbench.errors import MissingDataset
+from workbench.systems.log import StreamLog
 
 _MINUTE_MS = 60_000
 _CARDS = Path(datasets.__file__).parent
@@ -228,6 +229,71 @@ def test_every_transaction_has_a_currency_with_a_symbol() -> None:
     transactions = currency.transactions(20_000)
     assert set(transactions["code"].to_pylist()) == set(codes["code"].to_pylist())
     assert pc.min(transactions["amount"]).as_py() >= 1 and pc.max(transactions["amount"]).as_py() <= 10_000
+
+
+# -- in a log ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> StreamLog:
+    return StreamLog(tmp_path / "log")
+
+
+def _rows(log: StreamLog, stream: str) -> list[pd.DataFrame]:
+    """The rows of each partition, in order of offset."""
+    opened = log.stream(stream)
+    return [opened.to_pandas(partition=partition) for partition in range(opened.partitions)]
+
+
+def test_flights_are_written_by_airport_in_order_of_landing_and_then_end(log: StreamLog, all_flights: pa.Table) -> None:
+    assert flights.write(log, limit=3_000, batch_rows=700) == 3_000
+    first = all_flights.slice(0, 3_000).to_pandas()
+    parts = _rows(log, "flights")
+    for airport, rows in zip(flights.ORIGINS, parts, strict=True):
+        expected = first[first["origin"] == airport]
+        assert rows["origin"].tolist() == expected["origin"].tolist()
+        assert rows["flight"].tolist() == expected["flight"].tolist()
+        assert rows["landed_at"].is_monotonic_increasing
+        assert (pd.to_datetime(rows["event_time"]).to_numpy() == expected["event_time"].to_numpy()).all()
+    # One offset more than there are rows: the end of the stream is a message of its own.
+    assert log.stream("flights").heads() == [len(rows) + 1 for rows in parts]
+
+
+def test_a_backfill_can_be_continued_by_december(log: StreamLog) -> None:
+    assert flights.write(log, "all", months=range(1, 12), limit=100, end=False) == 100
+    assert log.stream("all").heads() == [len(rows) for rows in _rows(log, "all")]
+    assert flights.write(log, "all", months=[12], limit=100) == 100
+    parts = _rows(log, "all")
+    assert sum(map(len, parts)) == 200
+    assert log.stream("all").heads() == [len(rows) + 1 for rows in parts]
+
+
+def test_weather_and_airlines_are_written_as_their_cards_say(log: StreamLog) -> None:
+    assert weather.write(log) == 26_115
+    assert [len(rows) for rows in _rows(log, "weather")] == [8_703, 8_706, 8_706]
+    assert airlines.write(log) == 16
+    (names,) = _rows(log, "airlines")
+    assert names["carrier"].tolist() == airlines.table()["carrier"].to_pylist()
+
+
+def test_generated_partitions_are_written_as_they_are(log: StreamLog) -> None:
+    parts = synthetic.events(1_000, partitions=3, seed=5)
+    assert synthetic.write(log, parts, batch_rows=150) == 1_000
+    for part, rows in zip(parts, _rows(log, "events"), strict=True):
+        assert rows["key"].tolist() == part["key"].to_pylist()
+        assert rows["value"].tolist() == part["value"].to_pylist()
+
+    traffic = clicks.traffic(500, partitions=2)
+    assert clicks.write(log, traffic) == 500 + sum(part.num_rows for part in traffic.clicks)
+    for views, hits in zip(_rows(log, "ad-views"), _rows(log, "ad-clicks"), strict=True):
+        assert set(hits["view_id"]) <= set(views["view_id"])
+
+
+def test_a_transaction_is_in_the_partition_of_its_currency(log: StreamLog) -> None:
+    assert currency.write(log, currency.transactions(500), partitions=3) == 520
+    for codes, rows in zip(_rows(log, "currency-codes"), _rows(log, "transactions"), strict=True):
+        assert len(codes) in (6, 7)
+        assert set(rows["code"]) <= set(codes["code"])
 
 
 # -- disorder ----------------------------------------------------------------------------------------------------------
