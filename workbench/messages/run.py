@@ -48,6 +48,13 @@ class ControlRun:
     def only_watermarks(self) -> bool:
         return self.types.count(_WATERMARK) == len(self.types)
 
+    def without(self, kind: MessageType) -> ControlRun:
+        """The run of all messages of other types. Their offsets are no longer contiguous."""
+        if kind not in self.types:
+            return self
+        others = [index for index, each in enumerate(self.types) if each != kind]
+        return ControlRun(*(tuple([column[index] for index in others]) for column in self._columns()))
+
     def __len__(self) -> int:
         return len(self.types)
 

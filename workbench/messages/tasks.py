@@ -25,6 +25,6 @@ def stored_task(name: str | None) -> int | str | None:
 def task_of_stored(stored: int | str | None) -> str | None:
     if stored is None or isinstance(stored, str):
         return stored
-    if stored < 0:
-        raise InvalidMessage.corrupt_run(f"a task with the number {stored}")
+    if type(stored) is not int or stored < 0:
+        raise InvalidMessage.corrupt_run(f"a task with the number {stored!r}")
     return _NAMES[stored] if stored < len(_NAMES) else task_name(stored)

@@ -89,6 +89,11 @@ class Silence:
     given_up: bool = False
     """Whether those who were never heard are left out too."""
 
+    @classmethod
+    def starting(cls, policy: IdlePolicy, elapsed: int) -> Silence:
+        """Nobody is silent yet, and everybody has their time from now on."""
+        return cls(policy, waiting_since=elapsed if policy.watching else 0)
+
     @property
     def watching(self) -> bool:
         return self.policy.watching
@@ -110,13 +115,13 @@ class Silence:
 
     def expect_more(self, elapsed: int) -> None:
         """The number of upstream tasks rose: who is missing now gets their time."""
-        self.waiting_since, self.given_up = elapsed, False
+        if self.watching:
+            self.waiting_since, self.given_up = elapsed, False
 
     def look(self, timestamps: Mapping[str, int], elapsed: int) -> None:
         """Find out who is silent. Who has said everything (the largest timestamp) has nothing to add and is not."""
         timeout = self.policy.timeout_ms
         if timeout is None:
-            self.silent, self.given_up = set(), False
             return
         for task in timestamps:
             self.heard.setdefault(task, elapsed)

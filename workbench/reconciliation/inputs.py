@@ -7,7 +7,6 @@ operators once all upstream tasks have sent it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from workbench.messages import (
@@ -24,6 +23,8 @@ from workbench.reconciliation.endings import DrainBookkeeping, EndOfStreamBookke
 from workbench.reconciliation.idle import IdleClock, IdlePolicy, Silence
 from workbench.reconciliation.states import InputState
 from workbench.reconciliation.watermarks import WatermarkBookkeeping
+
+_WATERMARK, _END_OF_STREAM = int(MessageType.WATERMARK), int(MessageType.END_OF_STREAM)
 
 
 class BookkeepingRow(NamedTuple):
@@ -93,8 +94,8 @@ class Reconciliation:
 
     def start_generation(self) -> None:
         """Forget all that was heard, as after a drain or a rewind: nothing that comes is late by what was before."""
-        silence = Silence(self.watermarks.silence.policy, waiting_since=self.clock.elapsed)
-        self.watermarks = WatermarkBookkeeping(silence=silence)
+        policy, self.watermarks = self.watermarks.silence.policy, WatermarkBookkeeping()
+        self.watermarks.silence = Silence.starting(policy, self.clock.elapsed)
         self.ends = EndOfStreamBookkeeping()
         self.drains = DrainBookkeeping(self.drains.run_id, other_runs=self.drains.other_runs)
         self._heard, self._idle = self.clock.elapsed, False
@@ -102,10 +103,11 @@ class Reconciliation:
 
     def _configure(self, policy: IdlePolicy, expected_tasks: int) -> None:
         silence = self.watermarks.silence
-        silence.policy = policy
-        if not policy.watching and (silence.anyone_left_out or self._idle):
+        if policy.watching and silence.watching:
+            silence.policy = policy
+        else:
+            self.watermarks.silence = Silence.starting(policy, self.clock.elapsed)
             self._idle = False
-            self.watermarks.tick(self.clock.elapsed)
         self._expect(expected_tasks)
 
     def _expect(self, tasks: int) -> None:
@@ -182,15 +184,19 @@ class Reconciliation:
         elapsed = self._hear(now_ms)
         completed: list[ControlMessage] = []
         first = 0
-        for kind, stretch in groupby(run.types):
-            last = first + sum(1 for _ in stretch)
-            if kind == MessageType.WATERMARK:
-                self._hear_watermarks(run, first, last, elapsed)
+        for index, kind in enumerate(run.types):
+            if kind == _WATERMARK:
+                continue
+            task, count, ended, drained = run.task_names[index], run.task_counts[index], False, False
+            if kind == _END_OF_STREAM:
+                ended, drained = self._book_end(task, count)
             else:
-                for index in range(first, last):
-                    completed += self._apply_rare(run, index, elapsed)
-            first = last
-        self.watermarks.settle()
+                drained = self.drains.hear(run.texts[index] or "", task, count)
+            if ended or drained:
+                self._hear_watermarks(run[first : index + 1], elapsed)
+                completed += self._completed(ended, drained)
+                first = index + 1
+        self._hear_watermarks(run[first:] if first else run, elapsed)
         return completed + self._completed(ended=False, drained=False)
 
     def tick(self, now_ms: int) -> list[ControlMessage]:
@@ -220,25 +226,11 @@ class Reconciliation:
         self._idle = False
         return self._heard
 
-    def _hear_watermarks(self, run: ControlRun, first: int, last: int, elapsed: int) -> None:
-        times, tasks, counts = run.timestamps, run.task_names, run.task_counts
-        if last - first < len(run):
-            times, tasks, counts = times[first:last], tasks[first:last], counts[first:last]
-        self.watermarks.hear_all(times, tasks, counts, elapsed)
-
-    def _apply_rare(self, run: ControlRun, index: int, elapsed: int) -> list[ControlMessage]:
-        """An end or a drain of a run: one for each upstream task in the life of a stream or a run."""
-        task, count, text = run.task_names[index], run.task_counts[index], run.texts[index]
-        ended = drained = False
-        if run.types[index] == MessageType.END_OF_STREAM:
-            self._hear_watermarks(run, index, index + 1, elapsed)
-            ended, drained = self._book_end(task, count)
-        elif text is not None:
-            drained = self.drains.hear(text, task, count)
-        if not (ended or drained):
-            return []
+    def _hear_watermarks(self, run: ControlRun, elapsed: int) -> None:
+        """The watermarks of a run, and its ends, which are watermarks too. Drains say nothing of time."""
+        run = run.without(MessageType.DRAIN)
+        self.watermarks.hear_all(run.timestamps, run.task_names, run.task_counts, elapsed)
         self.watermarks.settle()
-        return self._completed(ended, drained)
 
     def _book_end(self, task: str | None, count: int | None) -> tuple[bool, bool]:
         """(the stream has ended by this, the drain is reached by this)"""
