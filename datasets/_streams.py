@@ -37,7 +37,7 @@ def append(
             target.append(rows.filter(pa.array(theirs == partition)), partition=partition, time_column=time_column)
     if end:
         target.end()
-    return table.num_rows
+    return len(partition_of)
 
 
 def append_each(
