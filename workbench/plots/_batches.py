@@ -8,14 +8,16 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
+from workbench.plots._axes import Axis, axis_title, x_axis
 from workbench.plots._labels import dates, drawable, instants
 from workbench.plots._stairs import corners, stretch
 from workbench.plots._theme import CONTROL, INK, LATE, QUIET, RATE, dress, facet_title, in_facet, nothing, require
-from workbench.plots._watermarks import Axis
 
 QUESTION = "How fast is each batch, and what does it carry?"
 MOST_BARS = 500
 """More batches than these are drawn in groups of neighbours: rates as their mean, counts as their sum."""
+FEW_BARS = 100
+"""More than these stand without gaps and hatching, which would blur."""
 _COUNTS = ("input_messages", "control_messages", "output_messages", "late_messages")
 _COLUMNS = ("batch", "time", "seconds", *_COUNTS, "messages_per_second", "lowest_watermark")
 _HEIGHTS, _GAP = (150, 84, 84, 130), 46
@@ -78,13 +80,13 @@ def batches(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     late, control = rows["late_messages"], rows["control_messages"]
     for row, values, colour, pattern, title, unit in (
         (1, rows["messages_per_second"].round(1), RATE, "", "input messages per second", "messages/s"),
-        (2, late, LATE, "/", f"late rows {per}: {late.sum():,} in all", "late rows"),
+        (2, late, LATE, "/" if len(rows) <= FEW_BARS else "", f"late rows {per}: {late.sum():,} in all", "late rows"),
         (3, control, CONTROL, "", f"control messages {per}: {control.sum():,} in all", "control messages"),
     ):
         axis = str(row) if row > 1 else ""
         figure.add_bar(
             x=x, y=values, customdata=said, name=unit, showlegend=False,
-            marker={"color": colour, "pattern": {"shape": pattern, "solidity": 0.3, "size": 5}, "line": {"width": 0}},
+            marker={"color": colour, "pattern": {"shape": pattern, "solidity": 0.25, "size": 6, "fillmode": "overlay", "fgcolor": "#ffffff"}, "line": {"width": 0}},
             hovertemplate=f"<b>%{{customdata}}</b><br>%{{y:,}} {unit}<extra></extra>", row=row, col=1,
         )  # fmt: skip
         facet_title(figure, title, f"x{axis}", f"y{axis}")
@@ -93,9 +95,9 @@ def batches(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
             figure.update_yaxes(range=[0, 1], showticklabels=False, row=row, col=1)
             in_facet(figure, "none", f"x{axis}", f"y{axis}")
     _watermark(figure, rows["watermark"].to_numpy(dtype="datetime64[ms]"), x, said)
-    figure.update_xaxes(type="linear" if by == "batch" else "date")
-    figure.update_xaxes(title_text="batch" if by == "batch" else "time of commit (UTC)", row=4, col=1)
-    figure.update_layout(bargap=0.15 if len(rows) <= 100 else 0)
+    figure.update_xaxes(**x_axis(by, rows["batch"].to_numpy()))
+    figure.update_xaxes(title_text=axis_title(by), row=4, col=1)
+    figure.update_layout(bargap=0.15 if len(rows) <= FEW_BARS else 0)
     return dress(figure, QUESTION, _subtitle(frame), plot_height)
 
 
@@ -109,11 +111,13 @@ def _subtitle(frame: pd.DataFrame) -> str:
 def _watermark(
     figure: go.Figure, watermark: NDArray[np.datetime64], x: list[int] | list[str | None], said: list[str]
 ) -> None:
+    # Plotly draws no axis without a trace.
+    figure.add_scatter(x=x[:1], y=[None], showlegend=False, row=4, col=1)
     facet_title(figure, "lowest watermark, event time (UTC)", "x4", "y4")
     known = drawable(watermark)
     if not known.any():
         in_facet(figure, "no watermark after any batch: not yet known, or finished", "x4", "y4")
-        figure.update_yaxes(showticklabels=False, row=4, col=1)
+        figure.update_yaxes(showticklabels=False, showgrid=False, row=4, col=1)
         return
     positions = corners(watermark, np.zeros(len(watermark), dtype=np.int8), len(watermark))
     xs, ys = stretch([x[i] for i in positions.tolist()], dates(watermark[positions]), known[positions])

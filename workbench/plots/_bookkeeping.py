@@ -7,12 +7,14 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from workbench.plots._labels import duration, in_order, instants, label, moment
-from workbench.plots._matrix import Facet, Layer, draw
+from workbench.plots._matrix import Facet, Layer, colour_bar, draw
 from workbench.plots._theme import STATES, nothing, require
 
 QUESTION = "What has each consumer heard from whom?"
 _COLUMNS = ("stream", "partition", "kind", "upstream_task", "value", "heard", "total", "reconciled", "state")
 _UNITS = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"), (1, "milliseconds"))
+_MOST_TEXTS = 4_096
+"""A matrix of more cells says on hovering only how far behind: a text for each would make megabytes."""
 _BEHIND = [[0.0, "#e8f1f8"], [0.35, "#8fbadb"], [0.7, "#3f7fb5"], [1.0, "#123a66"]]
 
 
@@ -58,7 +60,9 @@ def bookkeeping(frame: pd.DataFrame) -> go.Figure:
     rows = rows.assign(behind=((newest - rows["value"]) / pd.Timedelta(milliseconds=1)).astype("float64"))
     most = rows["behind"].max()
     size, unit = next(((size, unit) for size, unit in _UNITS if most >= 2 * size), _UNITS[3])
-    facets = [_facet(stream, rows[rows["stream"] == stream], size) for stream in in_order(rows["stream"].unique())]
+    facets = [
+        _facet(stream, rows[rows["stream"] == stream], size, unit) for stream in in_order(rows["stream"].unique())
+    ]
     figure = draw(
         facets,
         QUESTION,
@@ -67,16 +71,18 @@ def bookkeeping(frame: pd.DataFrame) -> go.Figure:
         "upstream task",
     )
     if np.isfinite(most):
-        bar = {"title": {"text": f"{unit}<br>behind", "font": {"size": 11}}, "thickness": 12, "len": 220, "lenmode": "pixels",
-               "x": 1.0, "xpad": 64, "y": 1, "yanchor": "top", "outlinewidth": 0, "tickfont": {"size": 11}}  # fmt: skip
         figure.update_layout(
-            coloraxis={"colorscale": _BEHIND, "cmin": 0, "cmax": max(most / size, 1e-9), "colorbar": bar},
-            margin={"r": 160},
+            coloraxis={
+                "colorscale": _BEHIND,
+                "cmin": 0,
+                "cmax": max(most / size, 1e-9),
+                "colorbar": colour_bar(figure, f"{unit}<br>behind"),
+            }
         )
     return figure
 
 
-def _facet(stream: str, rows: pd.DataFrame, size: int) -> Facet:
+def _facet(stream: str, rows: pd.DataFrame, size: int, unit: str) -> Facet:
     consumers, upstream = in_order(rows["consumer"].unique()), in_order(rows["upstream_task"].unique())
     shape = len(consumers), len(upstream)
     at = pd.Index(consumers).get_indexer(rows["consumer"]), pd.Index(upstream).get_indexer(rows["upstream_task"])
@@ -92,16 +98,19 @@ def _facet(stream: str, rows: pd.DataFrame, size: int) -> Facet:
     finished[at] = np.where(is_finished, 1, np.nan)
     unheard[at] = np.where(~is_heard, 1, np.nan)
     heard[at], total[at] = is_heard, rows["total"].to_numpy()
-    text[at] = [
-        f"{moment(value)}<br>{duration(behind)} behind the newest" if shown else ""
-        for value, behind, shown in zip(
-            rows["value"].to_numpy(dtype="datetime64[ms]"), rows["behind"].to_numpy(), known.tolist(), strict=True
-        )
-    ]
+    pair, told = "consumer %{y}, upstream %{x}<br>", f"%{{z:,.1f}} {unit} behind the newest"
+    if z.size <= _MOST_TEXTS:
+        told = "%{customdata}"
+        text[at] = [
+            f"{moment(value)}<br>{duration(behind)} behind the newest" if shown else ""
+            for value, behind, shown in zip(
+                rows["value"].to_numpy(dtype="datetime64[ms]"), rows["behind"].to_numpy(), known.tolist(), strict=True
+            )
+        ]
+    texts = text if z.size <= _MOST_TEXTS else None
     listed = np.isfinite(heard).sum(axis=1)
     due = np.maximum(np.nanmax(total, axis=1), listed).astype(int)
     got = np.nansum(heard, axis=1).astype(int)
-    pair = "consumer %{y}, upstream %{x}<br>"
     return Facet(
         title=label(stream, 60),
         rows=consumers,
@@ -112,10 +121,15 @@ def _facet(stream: str, rows: pd.DataFrame, size: int) -> Facet:
             Layer(
                 "finished", finished, STATES["finished"].colour, "✓", pair + "<b>finished</b>", glyph_colour="#ffffff"
             ),
-            Layer("behind", z, None, "", pair + "%{customdata}", text),
-            Layer("idle", idle, None, "idle", pair + "<b>idle</b>, last %{customdata}", text),
+            Layer("behind", z, None, "", pair + told, texts),
+            Layer("idle", idle, None, "idle", pair + "<b>idle</b>, last " + told, texts),
         ],
     )
+
+
+def _latest(times: pd.Series) -> np.datetime64:
+    known = times.dropna()
+    return known.max().to_numpy() if len(known) else np.datetime64("NaT", "ms")
 
 
 def bookkeeping_table(frame: pd.DataFrame) -> pd.DataFrame:
@@ -142,7 +156,7 @@ def bookkeeping_table(frame: pd.DataFrame) -> pd.DataFrame:
             *key,
             int(group["heard"].sum()),
             max(int(group["total"].max()), len(group)),
-            group["reconciled"].max(),
+            _latest(group["reconciled"]),
             state,
             slowest,
             values.max() - values.min() if len(values) else pd.NaT,

@@ -9,16 +9,18 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plots._labels import dates, duration, label, moment
+from workbench.plots._axes import Axis, axis_title, x_axis
+from workbench.plots._labels import dates, duration, escaped, in_order, label, moment, task_number
 from workbench.plots._stages import FINISHED, NAMES, UNKNOWN, Stage, stages
 from workbench.plots._theme import OTHERS, STATES, dress, nothing, task_colour
-from workbench.plots._watermarks import Axis
 
 QUESTION = "Who holds the watermark back?"
 MOST_STRETCHES = 400
 """A strip of more stretches is drawn in equal steps, each coloured by who held it back longest."""
 _MOST_TASKS = 11
 _STRIP = 54
+_WIDTH = 620
+"""About how many pixels a strip has; decides which names fit."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +55,14 @@ class _Stretch:
 
 
 def _stretches(stage: Stage) -> list[_Stretch]:
-    # Where every task has finished, nobody holds it back: one stretch, whoever was last.
-    holder = np.where(stage.lowest_state == FINISHED, -1, stage.holder)
+    # While tasks are unknown they hold it back together, and when all have finished nobody does: one stretch each.
+    holder = np.where(np.isin(stage.lowest_state, (UNKNOWN, FINISHED)), -1, stage.holder)
     new = np.ones(len(holder), dtype=bool)
     new[1:] = (holder[1:] != holder[:-1]) | (stage.lowest_state[1:] != stage.lowest_state[:-1])
     starts = np.flatnonzero(new)
     ends = np.append(starts[1:], len(holder)) - 1
     return [
-        _Stretch(stage, first, last, stage.tasks[int(stage.holder[first])], NAMES[stage.lowest_state[first]])
+        _Stretch(stage, first, last, stage.tasks[int(stage.holder[last])], NAMES[stage.lowest_state[first]])
         for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
 
@@ -105,7 +107,7 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     batches: dict[str, int] = {}
     for stretch in (stretch for strip in drawn for stretch in strip if stretch.state not in ("unknown", "finished")):
         batches[stretch.task] = batches.get(stretch.task, 0) + stretch.last - stretch.first + 1
-    named = sorted(batches, key=lambda task: -batches[task])[:_MOST_TASKS]
+    named = in_order(sorted(batches, key=lambda task: -batches[task])[:_MOST_TASKS])
     groups: dict[str, list[tuple[int, _Stretch]]] = {}
     for row, strip in enumerate(drawn):
         for stretch in strip:
@@ -121,10 +123,9 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
         if state in states:
             figure.add_bar(
                 x=[None], y=[None], name=STATES[state].words, legendrank=2000, hoverinfo="skip",
-                marker={"color": OTHERS, "pattern": {"shape": STATES[state].pattern, "fgcolor": "#ffffff"}},
+                marker={"color": OTHERS, "pattern": {"shape": STATES[state].pattern, "fillmode": "overlay", "fgcolor": "#ffffff"}},
             )  # fmt: skip
-    figure.update_xaxes(title_text="batch" if by == "batch" else "time of commit (UTC)")
-    figure.update_xaxes(type="linear" if by == "batch" else "date")
+    figure.update_xaxes(title_text=axis_title(by), **x_axis(by, found[0].batch))
     figure.update_yaxes(
         tickvals=list(range(len(found))),
         ticktext=[label(stage.name, 34) for stage in found],
@@ -133,11 +134,11 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
         ticks="",
         tickfont={"size": 12},
     )
-    figure.update_layout(bargap=0.25, barmode="overlay", uniformtext={"minsize": 10, "mode": "hide"}, showlegend=True)
+    figure.update_layout(bargap=0.25, barmode="overlay", showlegend=True)
     subtitle = "Each stretch is coloured by the task with the lowest watermark of its stage."
     if thinned:
         subtitle += f" Shortened to {MOST_STRETCHES} steps, each shown as its most frequent task."
-    return dress(figure, QUESTION, subtitle, max(len(found) * _STRIP, 150))
+    return dress(figure, QUESTION, subtitle, max(len(found) * _STRIP, 22 * (len(groups) + 2)))
 
 
 def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretch]], by: Axis) -> None:
@@ -145,6 +146,8 @@ def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretc
     width: list[float] = []
     text: list[str] = []
     hover: list[str] = []
+    # The legend takes its pattern from the first bar.
+    group = sorted(group, key=lambda member: member[1].state != "active")
     for _, stretch in group:
         stage = stretch.stage
         following = min(stretch.last + 1, len(stage.batch) - 1)
@@ -157,19 +160,21 @@ def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretc
             base += dates(stage.time[stretch.first : stretch.first + 1])
             width.append(float((stage.time[following] - stage.time[stretch.first]) / np.timedelta64(1, "ms")))
         words = STATES[stretch.state].words
-        text.append(label(stretch.task, 18) if key not in STATES else words)
+        text.append(_fitting(stretch, words if key in STATES else None))
         hover.append(_words(stretch))
     state_only = key in STATES
     colour = STATES[key].colour if state_only else OTHERS if key == "other tasks" else task_colour(key)
     figure.add_bar(
         orientation="h", base=base, x=width, y=[row for row, _ in group], text=text, customdata=hover,
         name=STATES[key].words if state_only else label(key), legendrank=rank,
-        textposition="inside", insidetextanchor="middle", textangle=0, constraintext="both",
+        textposition="inside", insidetextanchor="middle", textangle=0, constraintext="none",
+        textfont={"size": 11},
         marker={
             "color": colour,
             "line": {"width": 0.5, "color": "#ffffff"},
             "pattern": {
                 "shape": [STATES[stretch.state].pattern if stretch.state != "finished" else "" for _, stretch in group],
+                "fillmode": "overlay",
                 "fgcolor": "#8b95a3" if key == "unknown" else "#ffffff",
                 "size": 7,
                 "solidity": 0.25,
@@ -177,6 +182,16 @@ def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretc
         },
         hovertemplate="%{customdata}<extra></extra>",
     )  # fmt: skip
+
+
+def _fitting(stretch: _Stretch, words: str | None) -> str:
+    """What fits into the bar: the name of its task (or `words`), else its number, else nothing."""
+    pixels = _WIDTH * (stretch.last - stretch.first + 1) / len(stretch.stage.batch)
+    name = stretch.task if words is None else words
+    if pixels >= 7 * len(name) + 8:
+        return escaped(name)
+    number = str(task_number(stretch.task))
+    return number if words is None and number != "None" and pixels >= 7 * len(number) + 6 else ""
 
 
 def _words(stretch: _Stretch) -> str:

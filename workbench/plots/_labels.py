@@ -22,7 +22,7 @@ def escaped(text: object) -> str:
     Plotly reads a subset of HTML in every text, `%{…}` in templates and, where MathJax is loaded, `$…$` as a formula.
     Names are data: they may hold any of these.
     """
-    plain = " ".join(str(text).split())
+    plain = (" " if character.isspace() else character for character in str(text))
     return "".join(_ENTITIES.get(character, character) for character in plain)
 
 

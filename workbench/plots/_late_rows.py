@@ -9,7 +9,8 @@ import pandas as pd
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
-from workbench.plots._batches import grouped, spans
+from workbench.plots._axes import x_axis
+from workbench.plots._batches import FEW_BARS, grouped, spans
 from workbench.plots._labels import dates, drawable, instants
 from workbench.plots._theme import INK, LATE, dress, facet_title, nothing, require
 
@@ -43,7 +44,8 @@ def late_rows(frame: pd.DataFrame, by: Literal["batch", "event time"] = "batch")
         rows = grouped(frame)
         x, said = rows["batch"].tolist(), spans(rows)
         counts, inputs = rows["late_messages"].to_numpy(), rows["input_messages"].to_numpy()
-        figure.update_xaxes(title_text="batch", type="linear", row=2, col=1)
+        figure.update_xaxes(**x_axis("batch", rows["batch"].to_numpy()))
+        figure.update_xaxes(title_text="batch", row=2, col=1)
     else:
         ordered = frame.sort_values("batch", kind="stable")
         watermark = instants(ordered["lowest_watermark"])
@@ -66,7 +68,7 @@ def late_rows(frame: pd.DataFrame, by: Literal["batch", "event time"] = "batch")
     share = 100 * np.cumsum(counts) / np.maximum(np.cumsum(inputs), 1)
     figure.add_bar(
         x=x, y=counts, customdata=said, showlegend=False,
-        marker={"color": LATE, "line": {"width": 0}, "pattern": {"shape": "/", "solidity": 0.3, "size": 5}},
+        marker={"color": LATE, "line": {"width": 0}, "pattern": {"shape": "/" if len(x) <= FEW_BARS else "", "solidity": 0.25, "size": 6, "fillmode": "overlay", "fgcolor": "#ffffff"}},
         hovertemplate="<b>%{customdata}</b><br>%{y:,} late rows<extra></extra>", row=1, col=1,
     )  # fmt: skip
     figure.add_scatter(
@@ -78,7 +80,7 @@ def late_rows(frame: pd.DataFrame, by: Literal["batch", "event time"] = "batch")
     facet_title(figure, "share of all input messages so far", "x2", "y2")
     figure.update_yaxes(rangemode="tozero", tickformat="~s", row=1, col=1)
     figure.update_yaxes(rangemode="tozero", ticksuffix=" %", row=2, col=1)
-    figure.update_layout(bargap=0.15 if len(x) <= 100 else 0)
+    figure.update_layout(bargap=0.15 if len(x) <= FEW_BARS else 0)
     return dress(figure, QUESTION, subtitle, plot_height)
 
 

@@ -10,10 +10,17 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from workbench.plots._labels import label, task_number
-from workbench.plots._theme import QUIET, dress, facet_title
+from workbench.plots._labels import escaped, label, task_number
+from workbench.plots._theme import BOTTOM, QUIET, TOP, dress, facet_title
 
 _GAP = 84
+_SLANTED = 76
+_LEAST = 150
+"""Pixels that the legend needs, however few the rows."""
+_FEW = 4
+"""Fewer columns than these do not fill the width."""
+_MARGIN, _LEGEND, _LEGEND_HEIGHT = 72, 110, 72
+"""Pixels to the right of the rows for what is written there, and then for the legend."""
 _LARGE = 24
 """From so many rows or columns on, cells have no glyphs and not every row is named."""
 
@@ -32,7 +39,8 @@ class Layer:
     glyph: str
     hover: str
     customdata: NDArray[np.object_] | NDArray[np.float64] | None = None
-    glyph_colour: str = "#1f2933"
+    glyph_colour: str | None = None
+    """None: whatever is legible on the cell."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +57,18 @@ class Facet:
 def draw(facets: Sequence[Facet], question: str, subtitle: str, row_words: str, column_words: str) -> go.Figure:
     """Draw the facets below each other; `row_words` and `column_words` say what rows and columns are."""
     heights = [_height(len(facet.rows)) for facet in facets]
-    plot_height = sum(heights) + _GAP * (len(facets) - 1)
+    widest = max(_FEW, *(len(facet.columns) for facet in facets))
+    widths = [min(1.0, max(0.14, len(facet.columns) / widest)) for facet in facets]
+    across = [
+        _ticks(facet.columns, 640 * width, False, column_words) for facet, width in zip(facets, widths, strict=True)
+    ]
+    gap = _GAP + (_SLANTED if any("tickangle" in ticks for ticks in across) else 0)
+    plot_height = sum(heights) + gap * (len(facets) - 1)
     figure = make_subplots(
         rows=len(facets),
         row_heights=heights,
-        vertical_spacing=_GAP / plot_height if len(facets) > 1 else 0,
+        vertical_spacing=gap / plot_height if len(facets) > 1 else 0,
     )
-    widest = max(len(facet.columns) for facet in facets)
     shown: set[str] = set()
     for row, (facet, height) in enumerate(zip(facets, heights, strict=True), start=1):
         axis = str(row) if row > 1 else ""
@@ -64,19 +77,37 @@ def draw(facets: Sequence[Facet], question: str, subtitle: str, row_words: str, 
                 _cells(figure, facet, layer, row, layer.name not in shown)
                 shown.add(layer.name)
         facet_title(figure, facet.title, f"x{axis}", f"y{axis}")
-        width = min(1.0, max(0.14, len(facet.columns) / widest))
-        pixels = {"x": 800 * width, "y": height}
-        figure.update_xaxes(
-            **_ticks(facet.columns, pixels["x"], 22, column_words), domain=[0, width], showgrid=False, row=row, col=1
-        )
-        figure.update_yaxes(
-            **_ticks(facet.rows, pixels["y"], 14, row_words), autorange="reversed", showgrid=False, row=row, col=1
-        )
+        figure.update_xaxes(**across[row - 1], domain=[0, widths[row - 1]], showgrid=False, row=row, col=1)
+        down = _ticks(facet.rows, height, True, row_words)
+        figure.update_yaxes(**down, autorange="reversed", showgrid=False, row=row, col=1)
         _margin(figure, facet, height, f"x{axis}", f"y{axis}")
-    figure.update_layout(legend={"itemclick": False, "itemdoubleclick": False})
     dress(figure, question, subtitle, plot_height)
-    return figure.update_layout(margin={"r": 90}, legend={"x": 1.0, "xanchor": "right", "y": 1, "yref": "container",
-                                "yanchor": "top", "orientation": "h"})  # fmt: skip
+    spare = max(0, _LEAST - plot_height)
+    legend = {"xref": "container", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
+    return figure.update_layout(
+        height=plot_height + TOP + BOTTOM + spare,
+        margin={"r": _MARGIN + _LEGEND, "b": BOTTOM + spare},
+        legend={**legend, "itemclick": False, "itemdoubleclick": False},
+    )
+
+
+def colour_bar(figure: go.Figure, words: str) -> dict[str, object]:
+    """A colour bar below the legend of a figure that `draw` made."""
+    height = figure.layout.height - figure.layout.margin.t - figure.layout.margin.b
+    return {
+        "title": {"text": words, "font": {"size": 11}},
+        "tickfont": {"size": 11, "color": QUIET},
+        "thickness": 12,
+        "outlinewidth": 0,
+        "lenmode": "pixels",
+        "len": min(200, max(height, _LEAST) - 40),
+        "xref": "container",
+        "x": 1.0,
+        "xanchor": "right",
+        "xpad": 24,
+        "y": 1 - _LEGEND_HEIGHT / height,
+        "yanchor": "top",
+    }
 
 
 def _height(rows: int) -> int:
@@ -85,11 +116,11 @@ def _height(rows: int) -> int:
 
 def _cells(figure: go.Figure, facet: Facet, layer: Layer, row: int, in_legend: bool) -> None:
     small = max(len(facet.rows), len(facet.columns)) < _LARGE
+    hover = layer.hover.replace("%{x}", "Partition %{x}") if _numbered(facet.columns) else layer.hover
     plain = {"colorscale": [[0, layer.colour], [1, layer.colour]], "showscale": False} if layer.colour else {}
     figure.add_heatmap(
-        # Positions, not names: names may be cut to the same label.
-        x=np.arange(len(facet.columns)),
-        y=np.arange(len(facet.rows)),
+        x=_categories(facet.columns, _numbered(facet.columns)),
+        y=_categories(facet.rows, False),
         z=layer.z,
         customdata=layer.customdata,
         coloraxis=None if layer.colour else "coloraxis",
@@ -99,7 +130,7 @@ def _cells(figure: go.Figure, facet: Facet, layer: Layer, row: int, in_legend: b
         texttemplate="%{text}" if small and layer.glyph else None,
         textfont={"size": 12, "color": layer.glyph_colour},
         hoverongaps=False,
-        hovertemplate=layer.hover + "<extra></extra>",
+        hovertemplate=hover + "<extra></extra>",
         name=f"{layer.glyph} {layer.name}".strip(),
         showlegend=False,
         row=row,
@@ -114,31 +145,45 @@ def _cells(figure: go.Figure, facet: Facet, layer: Layer, row: int, in_legend: b
         )  # fmt: skip
 
 
-def _ticks(names: list[str], pixels: float, each: int, words: str) -> dict[str, object]:
-    """Ticks for names at 0, 1, 2, …: numbers alone if all are tasks, and no more than fit."""
-    numbers = [task_number(name) for name in names]
-    tasks = all(number is not None for number in numbers)
-    texts = [str(number) for number in numbers] if tasks else [label(name, 24) for name in names]
-    longest = max(len(text) for text in texts)
-    room = each if each < 20 else max(each, 7 * longest)
-    step = max(1, int(np.ceil(len(names) * room / pixels)))
+def _numbered(names: list[str]) -> bool:
+    """Whether all names are those of tasks, so that side by side their numbers are enough."""
+    return all(task_number(name) is not None for name in names)
+
+
+def _categories(names: list[str], numbered: bool) -> list[str]:
+    """What plotly knows the names by, and shows on hovering: short if that keeps them apart."""
+    if numbered:
+        return [str(task_number(name)) for name in names]
+    short = [label(name, 24) for name in names]
+    return short if len(set(short)) == len(names) else [escaped(name) for name in names]
+
+
+def _ticks(names: list[str], pixels: float, upright: bool, words: str) -> dict[str, object]:
+    """The settings of an axis of names: as many ticks as fit; side by side, tasks are numbers alone."""
+    short = not upright and _numbered(names)
+    categories = _categories(names, short)
+    texts = categories if short else [label(name, 24) for name in names]
+    each = 14 if upright else 12 + 7 * max(len(text) for text in texts)
+    # Names that do not fit side by side are slanted; numbers, and rows, are thinned.
+    slanted = not upright and not short and len(names) * each > pixels
+    step = max(1, int(np.ceil(len(names) * (18 if slanted else each) / pixels)))
     return {
+        "type": "category",
+        "categoryorder": "array",
+        "categoryarray": categories,
         "tickmode": "array",
-        "tickvals": list(range(0, len(names), step)),
+        "tickvals": categories[::step],
         "ticktext": texts[::step],
-        "title_text": f"{words}<br>(Partition …)"
-        if tasks and each < 20
-        else f"{words} (Partition …)"
-        if tasks
-        else words,
-        "range": [-0.5, len(names) - 0.5],
+        "title_text": f"{words} (Partition …)" if short else words,
+        **({"tickangle": -35} if slanted else {}),
     }
 
 
 def _margin(figure: go.Figure, facet: Facet, height: int, xaxis: str, yaxis: str) -> None:
+    categories = _categories(facet.rows, False)
     step = max(1, int(np.ceil(len(facet.rows) * 14 / height)))
     for index in range(0, len(facet.rows), step):
         figure.add_annotation(
-            text=facet.margin[index], xref=f"{xaxis} domain", yref=yaxis, x=1, y=index, xanchor="left", xshift=6,
-            showarrow=False, font={"size": 11, "color": QUIET},
+            text=facet.margin[index], xref=f"{xaxis} domain", yref=yaxis, x=1, y=categories[index], xanchor="left",
+            xshift=6, showarrow=False, font={"size": 11, "color": QUIET},
         )  # fmt: skip

@@ -20,7 +20,7 @@ LATE = "#D55E00"
 RATE = "#4477AA"
 CONTROL = "#AA3377"
 
-TOP, BOTTOM, SIDE = 92, 64, 64
+TOP, BOTTOM, SIDE = 112, 64, 64
 """Margins in pixels. The top holds title and subtitle."""
 
 
@@ -43,9 +43,10 @@ STATES: dict[str, StateLook] = {
     "finished": StateLook("#009E73", "star", "solid", "\\", "finished"),
 }
 
-# Neighbours differ in lightness as well as in hue. Nine colours and seven symbols make 63 looks before one returns.
+# Neighbours differ in lightness as well as in hue.
 _TASK_COLOURS = ("#332288", "#CC6677", "#117733", "#AA4499", "#88CCEE", "#882255", "#44AA99", "#999933", "#DDAA33")
 _TASK_SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "triangle-down", "cross")
+_SHADES = ((0, 0.0), (0, 0.4), (255, 0.35))
 OTHERS = "#8b95a3"
 
 
@@ -55,8 +56,14 @@ def _look(task: str) -> int:
 
 
 def task_colour(task: str) -> str:
-    """A task's colour: by its number, so the same in every figure whatever else is shown."""
-    return _TASK_COLOURS[_look(task) % len(_TASK_COLOURS)]
+    """A task's colour: by its number, so the same in every figure whatever else is shown.
+
+    The second nine tasks have darker shades of the first nine's colours, the third lighter ones; then they return.
+    """
+    shade, hue = divmod(_look(task), len(_TASK_COLOURS))
+    towards, by = _SHADES[shade % len(_SHADES)]
+    channels = (int(_TASK_COLOURS[hue][at : at + 2], 16) for at in (1, 3, 5))
+    return "#" + "".join(f"{round(channel + (towards - channel) * by):02X}" for channel in channels)
 
 
 def task_symbol(task: str) -> str:
@@ -88,7 +95,7 @@ TEMPLATE = go.layout.Template(
         "xaxis": _AXIS,
         "yaxis": _AXIS,
         "hoverlabel": {"bgcolor": PAPER, "bordercolor": "#b8c0cc", "align": "left", "font": {"color": INK, "size": 12}},
-        "legend": {"font": {"size": 11}, "tracegroupgap": 2, "itemsizing": "constant", "xanchor": "left", "x": 1.02},
+        "legend": {"font": {"size": 11}, "tracegroupgap": 2, "itemwidth": 40, "xanchor": "left", "x": 1.02},
         "hovermode": "closest",
     }
 )

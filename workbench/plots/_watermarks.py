@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
-from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from workbench.plots._labels import dates, drawable, label
-from workbench.plots._stages import ACTIVE, FINISHED, HELD, IDLE, NAMES, UNKNOWN, Stage, stages
-from workbench.plots._stairs import band, corners, points_per_line, stretch
-from workbench.plots._theme import (
-    OTHERS,
-    QUIET,
-    STATES,
-    dress,
-    facet_title,
-    in_facet,
-    nothing,
-    task_colour,
-    task_symbol,
-)
-
-Axis = Literal["batch", "time"]
-"""What runs to the right: the number of the batch, or the wall-clock time of its commit."""
+from workbench.plots._axes import Axis, axis_title, x_axis
+from workbench.plots._labels import drawable, in_order
+from workbench.plots._stage_facet import Facets
+from workbench.plots._stages import ACTIVE, HELD, IDLE, NAMES, Stage, stages
+from workbench.plots._stairs import points_per_line
+from workbench.plots._theme import dress, nothing
 
 QUESTION = "Who is ahead, who is behind?"
 MOST_LINES = 12
@@ -58,19 +46,23 @@ def watermarks(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     chosen = {stage.name: _slowest(stage) for stage in found}
     lines = sum(len(columns) + 3 for columns in chosen.values())
     beyond = sum(int((~np.isnat(stage.watermark) & ~drawable(stage.watermark)).sum()) for stage in found)
-    shown: set[str] = set()
+    ranks = {task: 10 + rank for rank, task in enumerate(in_order(task for stage in found for task in stage.tasks))}
+    facets = Facets(figure, by, points_per_line(lines), ranks)
     for row, stage in enumerate(found, start=1):
-        _facet(figure, stage, row, chosen[stage.name], points_per_line(lines), by, shown)
-    _legend(figure, found, shown)
+        facets.draw(stage, row, chosen[stage.name])
+    facets.legend(found)
     anything = any(drawable(stage.watermark).any() for stage in found)
-    figure.update_yaxes(matches="y", title_text="event time (UTC)" if anything else None, showticklabels=anything)
+    figure.update_yaxes(
+        matches="y", title_text="event time (UTC)" if anything else None, showticklabels=anything, showgrid=anything
+    )
     for row in range(1, len(found) + 1):
         figure.update_yaxes(
             range=[0, 1], visible=False, fixedrange=True, matches=f"y{2 * row}", secondary_y=True, row=row, col=1
         )
     figure.update_yaxes(type="date", secondary_y=False)
-    figure.update_xaxes(title_text="batch" if by == "batch" else "time of commit (UTC)", row=len(found), col=1)
-    figure.update_xaxes(type="linear" if by == "batch" else "date")
+    figure.update_xaxes(title_text=axis_title(by), row=len(found), col=1)
+    # Two y axes on a row make plotly leave room for labels of the second, which has none.
+    figure.update_xaxes(**x_axis(by, found[0].batch), domain=[0, 1])
     subtitle = "The watermark of every task after each batch; the broad grey line is the lowest of the stage."
     if beyond:
         subtitle += f" {beyond:,} beyond the year 9999 not drawn."
@@ -81,140 +73,10 @@ def _slowest(stage: Stage) -> list[int]:
     """The columns to draw as lines: all, or of too many those that were the minimum in most batches."""
     if len(stage.tasks) <= MOST_LINES:
         return list(range(len(stage.tasks)))
-    counts = np.bincount(stage.holder, minlength=len(stage.tasks))
+    timed = np.isin(stage.lowest_state, (ACTIVE, IDLE, HELD))
+    counts = np.bincount(stage.holder[timed], minlength=len(stage.tasks))
     by_count = np.argsort(-counts, kind="stable")[:_SLOWEST]
     return sorted(int(column) for column in by_count if counts[column])
-
-
-def _axis(stage: Stage, positions: NDArray[np.int64], by: Axis) -> list[Any]:
-    return stage.batch[positions].tolist() if by == "batch" else dates(stage.time[positions])
-
-
-def _facet(figure: go.Figure, stage: Stage, row: int, columns: list[int], most: int, by: Axis, shown: set[str]) -> None:
-    # Each row has two y axes, the second for the stars; plotly counts them through.
-    xaxis, yaxis = (f"x{row}" if row > 1 else "x"), (f"y{2 * row - 1}" if row > 1 else "y")
-    if len(columns) < len(stage.tasks):
-        _band(figure, stage, row, most, by, shown)
-    _lowest(figure, stage, row, most, by, shown)
-    for column in columns:
-        _task(figure, stage, row, column, most, by, shown)
-    _ends(figure, stage, row, by)
-    figure.add_scatter(
-        x=_axis(stage, np.array([0, len(stage.batch) - 1]), by), y=[None, None], showlegend=False, row=row, col=1
-    )
-    facet_title(figure, f"{label(stage.name, 60)}   <span style='color:{QUIET}'>{_summary(stage)}</span>", xaxis, yaxis)
-    if not drawable(stage.watermark).any():
-        ended = bool((stage.state[-1] == FINISHED).all())
-        in_facet(figure, "finished without a watermark" if ended else "no watermark is known yet", xaxis, yaxis)
-
-
-def _summary(stage: Stage) -> str:
-    counts = np.bincount(stage.state[-1], minlength=len(NAMES))
-    present = [f"{count} {STATES[name].words}" for name, count in zip(NAMES, counts.tolist(), strict=True) if count]
-    return f"{len(stage.tasks)} task{'s' if len(stage.tasks) != 1 else ''}: {', '.join(present)}"
-
-
-def _time_format(by: Axis) -> str:
-    return "batch %{x}" if by == "batch" else "%{x|%Y-%m-%d %H:%M:%S}"
-
-
-def _hover(what: str, by: Axis, note: str = "") -> str:
-    return f"<b>{what}</b> · {_time_format(by)}<br>watermark %{{y|%Y-%m-%d %H:%M:%S}} UTC{note}<extra></extra>"
-
-
-def _band(figure: go.Figure, stage: Stage, row: int, most: int, by: Axis, shown: set[str]) -> None:
-    known = drawable(stage.watermark)
-    numbers = stage.watermark.astype(np.int64)
-    some = np.asarray(known.any(axis=1))
-    low = np.where(known, numbers, np.iinfo(np.int64).max).min(axis=1)
-    high = np.where(known, numbers, np.iinfo(np.int64).min).max(axis=1)
-    parts = (
-        np.array_split(np.arange(len(some)), most) if len(some) > most else [np.array([i]) for i in range(len(some))]
-    )
-    first = np.array([part[0] for part in parts])
-    nat = np.iinfo(np.int64).min
-    lows = np.array([low[part][some[part]].min() if some[part].any() else nat for part in parts])
-    highs = np.array([high[part][some[part]].max() if some[part].any() else nat for part in parts])
-    first[-1] = len(some) - 1
-    x, y = band(_axis(stage, first, by), dates(lows.astype("datetime64[ms]")), dates(highs.astype("datetime64[ms]")))
-    figure.add_scatter(
-        x=x, y=y, mode="lines", fill="toself", fillcolor="rgba(68,119,170,0.16)", line={"width": 0}, hoverinfo="skip",
-        name="from lowest to highest of all tasks", legendgroup="band", legendrank=2, showlegend="band" not in shown,
-        row=row, col=1,
-    )  # fmt: skip
-    shown.add("band")
-
-
-def _lowest(figure: go.Figure, stage: Stage, row: int, most: int, by: Axis, shown: set[str]) -> None:
-    known = np.isin(stage.lowest_state, (ACTIVE, IDLE, HELD))
-    positions = corners(stage.lowest, stage.lowest_state, most)
-    x, y = stretch(_axis(stage, positions, by), dates(stage.lowest[positions]), known[positions])
-    figure.add_scatter(
-        x=x, y=y, mode="lines", line={"width": 8, "color": "rgba(31,41,51,0.22)", "shape": "hv"},
-        hovertemplate=_hover("minimum over the tasks", by), name="minimum over the tasks", legendgroup="minimum",
-        legendrank=1, showlegend="minimum" not in shown, row=row, col=1,
-    )  # fmt: skip
-    shown.add("minimum")
-
-
-def _task(figure: go.Figure, stage: Stage, row: int, column: int, most: int, by: Axis, shown: set[str]) -> None:
-    task, state = stage.tasks[column], stage.state[:, column]
-    colour = task_colour(task)
-    positions = corners(stage.watermark[:, column], state, most)
-    x, y = _axis(stage, positions, by), dates(stage.watermark[positions, column])
-    for code in (ACTIVE, IDLE, HELD):
-        drawn = state[positions] == code
-        if not drawn.any():
-            continue
-        look = STATES[NAMES[code]]
-        xs, ys = stretch(x, y, drawn)
-        figure.add_scatter(
-            x=xs, y=ys, mode="lines+markers",
-            line={"width": 1.8, "color": colour, "shape": "hv", "dash": look.dash},
-            marker={"symbol": task_symbol(task), "size": 6, "color": colour, "maxdisplayed": 9},
-            hovertemplate=_hover(label(task), by, "" if code == ACTIVE else f", {look.words}"),
-            name=label(task), legendgroup=f"task {task}", showlegend=task not in shown, row=row, col=1,
-        )  # fmt: skip
-        shown.add(task)
-
-
-def _ends(figure: go.Figure, stage: Stage, row: int, by: Axis) -> None:
-    """Stars at the top edge, one for each batch in which tasks finished."""
-    finished = np.asarray(stage.state == FINISHED)
-    new: NDArray[np.bool_] = finished & ~np.vstack([np.zeros((1, finished.shape[1]), dtype=bool), finished[:-1]])
-    positions = np.flatnonzero(new.any(axis=1))
-    if not len(positions):
-        return
-    texts = []
-    for position in positions.tolist():
-        names = [label(stage.tasks[column]) for column in np.flatnonzero(new[position]).tolist()]
-        more = f" and {len(names) - 6} more" if len(names) > 6 else ""
-        total = int(finished[position].sum())
-        texts.append(f"{', '.join(names[:6])}{more}<br>{total} of {len(stage.tasks)} tasks have finished")
-    look = STATES["finished"]
-    figure.add_scatter(
-        x=_axis(stage, positions, by), y=[1.0] * len(positions), mode="markers", cliponaxis=False, customdata=texts,
-        marker={"symbol": look.symbol, "size": 11, "color": look.colour, "line": {"width": 1, "color": "#ffffff"}},
-        hovertemplate=f"<b>finished</b> · {_time_format(by)}<br>%{{customdata}}<extra></extra>", showlegend=False,
-        row=row, col=1, secondary_y=True,
-    )  # fmt: skip
-
-
-def _legend(figure: go.Figure, found: list[Stage], shown: set[str]) -> None:
-    """Say in the legend what dashes and stars mean, as far as they occur."""
-    present = {int(code) for stage in found for code in np.unique(stage.state)}
-    for code in (UNKNOWN, IDLE, HELD, FINISHED):
-        if code not in present:
-            continue
-        look = STATES[NAMES[code]]
-        words = f"{look.words} (no line)" if code == UNKNOWN else look.words
-        lines = code in (IDLE, HELD)
-        figure.add_scatter(
-            x=[None], y=[None], mode="lines" if lines else "markers", hoverinfo="skip", name=words, legendrank=2000,
-            line={"width": 1.8, "color": OTHERS, "dash": look.dash} if lines else None,
-            marker=None if lines else {"symbol": look.symbol, "size": 10, "color": look.colour},
-            row=1, col=1,
-        )  # fmt: skip
 
 
 def watermarks_table(frame: pd.DataFrame) -> pd.DataFrame:
