@@ -32,7 +32,7 @@ choose_python() {
 make_venv() {
   local python version
   python=$(choose_python)
-  [ -n "$python" ] || fail "Python 3.11 or newer is needed; ${PYTHON:-python3} is $("${PYTHON:-python3}" --version 2>&1 || true). Install python3.11 and python3.11-venv, or name another one with PYTHON=…"
+  [ -n "$python" ] || fail "Python 3.11 or newer is needed; ${PYTHON:-python3} is $("${PYTHON:-python3}" --version 2>&1 | head -n 1 || true). Install python3.11 and python3.11-venv, or name another one with PYTHON=…"
   if ! has_venv "$python"; then
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     may_install || fail "this Python can not make environments; install python$version-venv (Debian, Ubuntu) and try again."
@@ -61,7 +61,7 @@ install_packages() {
   "${pip[@]}" check >var/pip-check.log || { cat var/pip-check.log >&2; fail "the locked packages do not fit together."; }
   # Every Python worker of Spark imports pandas: without bytecode on disk each one would compile it again.
   say "setup:   compiling bytecode"
-  env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX .venv/bin/python -m compileall -qq -j 0 .venv/lib || true
+  env -u PYTHONDONTWRITEBYTECODE -u PYTHONPYCACHEPREFIX PYTHONWARNINGS=ignore .venv/bin/python -m compileall -qq -j 0 .venv/lib || true
   .venv/bin/python - <<'CHECK' || fail "bytecode could not be written into .venv; is the disk full?"
 import importlib.util, os, sys
 sys.exit(any(not os.path.exists(importlib.util.find_spec(name).cached) for name in ("pandas", "pyarrow", "pyspark")))
