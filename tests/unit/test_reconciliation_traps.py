@@ -280,6 +280,21 @@ def test_one_that_ended_can_not_speak_for_one_that_is_silent(tell) -> None:
     assert r.watermark == 1
 
 
+def test_what_the_last_one_heard_said_before_its_end_is_kept(tell) -> None:
+    r = Reconciliation(HERE, idle_timeout_ms=100)
+    tell(r, says(1, "A"), says(1, "B"), now=0)
+    tell(r, says(5, "A"), now=90)
+    assert r.tick(120) == [says(5)]
+    assert tell(r, says(10, "A"), ends("A"), now=121) == [says(10)]
+
+
+def test_those_that_ended_are_no_part_of_the_quorum(tell) -> None:
+    r = Reconciliation(HERE, idle_timeout_ms=100)
+    tell(r, *(says(1, task, of=4) for task in "ABCD"), ends("A", of=4), ends("B", of=4), now=0)
+    tell(r, says(9, "C", of=4), now=90)
+    assert r.tick(120) == [says(9)]
+
+
 def test_the_idle_clock_stands_still_while_we_hold_the_input(tell) -> None:
     r = Reconciliation(HERE, idle_timeout_ms=100)
     tell(r, says(1, "A"), says(1, "B"), now=0)
