@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,15 @@ def named(figure: go.Figure, name: str) -> list[Any]:
     return [trace for trace in figure.data if trace.name == name]
 
 
+def texts(part: Any) -> Iterator[str]:
+    """Every text in a figure, as plotly gets it (its JSON writes some characters as codes)."""
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict | list):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from texts(inner)
+
+
 def points(trace: Any) -> list[tuple[Any, Any]]:
     return list(zip(trace.x, trace.y, strict=True))
 
@@ -192,10 +202,11 @@ def test_names_that_plotly_would_interpret_are_shown_letter_by_letter_everywhere
         plots.end_of_stream(ends),
         plots.bookkeeping(book),
     ):
-        shown = figure.to_json()
-        for interpreted in ("<b>x", "<a href", "$a^2", "&amp; $"):
+        shown = "\n".join(texts(json.loads(figure.to_json())))
+        for interpreted in ("<b>x", "<a", "$", '%{x} "', "&amp; &"):
             assert interpreted not in shown
-        assert "&lt;b&gt;x&lt;/b&gt;" in shown
+        assert "&lt;b&gt;x&lt;/b&gt;&lt;br&gt;" in shown
+        assert '&#37;{x} "😀' in shown
     # The tables are plain text: there a name is what it is.
     assert HOSTILE in set(plots.watermarks_table(marks)["task"])
 
