@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
 from workbench.engine.checkpoint import Checkpoint, checkpoint_directory, open_checkpoint
@@ -166,18 +169,21 @@ def prepare(
 
 
 def _start(deployment: Deployment, spark: SparkSession, name: str) -> StreamingQuery:
-    session = _session_for(spark, deployment.containers)
-    work = session.readStream.format(JobSource.name()).options(**deployment.source).load()
-    reports = work.groupBy("slot").transformWithState(TaskProcessor(deployment.tasks), REPORT_SCHEMA, "append", "none")
-    return (
-        reports.writeStream.format(JobSink.name())
-        .queryName(f"{name} {deployment.run_id}")
-        .outputMode("append")
-        .trigger(processingTime=_TRIGGER)
-        .option("checkpointLocation", str(deployment.checkpoint.directory))
-        .options(**deployment.sink.options())
-        .start()
-    )
+    register_once(spark, JobSource)
+    register_once(spark, JobSink)
+    with _settings(spark, deployment.containers):
+        work = spark.readStream.format(JobSource.name()).options(**deployment.source).load()
+        processor = TaskProcessor(deployment.tasks)
+        reports = work.groupBy("slot").transformWithState(processor, REPORT_SCHEMA, "append", "none")
+        return (
+            reports.writeStream.format(JobSink.name())
+            .queryName(f"{name} {deployment.run_id}")
+            .outputMode("append")
+            .trigger(processingTime=_TRIGGER)
+            .option("checkpointLocation", str(deployment.checkpoint.directory))
+            .options(**deployment.sink.options())
+            .start()
+        )
 
 
 def _intermediate_first(plan: JobPlan) -> list[dict[str, Any]]:
@@ -188,15 +194,30 @@ def _intermediate_first(plan: JobPlan) -> list[dict[str, Any]]:
     ]
 
 
-def _session_for(spark: SparkSession, containers: int) -> SparkSession:
-    """A session of the job's own, so that its settings do not touch the user's."""
-    session = spark.newSession()
-    for key, value in _QUERY_CONF.items():
-        session.conf.set(key, value)
-    session.conf.set("spark.sql.shuffle.partitions", str(containers))
-    session.dataSource.register(JobSource)
-    session.dataSource.register(JobSink)
-    return session
+@contextmanager
+def _settings(spark: SparkSession, containers: int) -> Iterator[None]:
+    """The job's own settings, while its query starts: the query keeps a copy, the user's session gets its own back."""
+    wanted = {**_QUERY_CONF, "spark.sql.shuffle.partitions": str(containers)}
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    for key, value in wanted.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
+
+
+def register_once(session: SparkSession, source: type[DataSource]) -> None:
+    """Make a data source known to a session; nothing happens where it is known."""
+    try:
+        session.dataSource.register(source)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _initial_positions(plan: JobPlan, log: StreamLog) -> Positions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
@@ -42,14 +43,12 @@ def read_bookkeeping(
     record = open_record(log, application)
     directory = Path(checkpoint) if checkpoint else checkpoint_directory(log, application)
     read_identity(directory, application)
-    state = (
-        spark.read.format("statestore")
-        .option("path", str(directory))
-        .option("stateVarName", TASK_STATE)
-        .load()
-        .selectExpr("value.state AS state")
-        .collect()
-    )
+    with TemporaryDirectory(prefix="tidemark-") as private:
+        # Spark's state reader does not find a directory whose path has spaces or quotes.
+        link = Path(private) / "checkpoint"
+        link.symlink_to(directory.resolve())
+        stored = spark.read.format("statestore").option("path", str(link)).option("stateVarName", TASK_STATE).load()
+        state = stored.selectExpr("value.state AS state").collect()
     kept: dict[int, dict[str, Any]] = {}
     for row in state:
         task = json.loads(row.state)
