@@ -240,7 +240,7 @@ def test_panes_are_those_of_a_plain_computation_over_the_accepted_rows(
     chunks, reference = MemoryChunks(), Reference(assigner)
     sizes = {"fan_in": fan_in, "chunk_rows": chunk_rows, "small_rows": small_rows}
     store = WindowStore(chunks, None, **sizes)
-    number, emitted, clock = 0, set(), begin
+    number, emitted, clock, earliest = 0, set(), begin, -(2**63)
     last = [*ending, ("close", MAX_TIMESTAMP, None), *ending, ("restart", None, None)]
     for kind, what, watermark in [*script, *last]:
         near = clock if abs(clock) < 2**62 else -40
@@ -269,6 +269,9 @@ def test_panes_are_those_of_a_plain_computation_over_the_accepted_rows(
                 assert identity not in emitted
                 emitted.add(identity)
             assert_same(panes, expected, to)
+            assert all(pane["window_start"] >= earliest for pane in panes)
+            assert operator.earliest_open_start(store, clock) >= earliest
+            earliest = operator.earliest_open_start(store, clock)
         else:
             manifest = json.loads(json.dumps(store.manifest()))
             assert {entry[0] for entry in manifest["chunks"]} == set(chunks)

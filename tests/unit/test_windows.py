@@ -192,6 +192,20 @@ def test_a_row_that_is_late_for_some_sliding_windows_counts_in_the_others() -> N
     assert starts(op.close(store, MAX_TIMESTAMP)) == [10]
 
 
+def test_sliding_windows_that_close_together_are_spread_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    op = operator(sliding(50, 5), ("key",), total=("value", "sum"), median=("value", quantile(0.5)))
+    rows = table(time=list(range(-90, 90, 7)), key=["a", "b"] * 13, value=list(range(26)))
+    panes = []
+    for block in (4_000_000, 40, 1):
+        monkeypatch.setattr("workbench.windows.aggregation._BLOCK", block)
+        store = WindowStore(MemoryChunks())
+        op.add(store, rows, None)
+        panes.append(op.close(store, MAX_TIMESTAMP))
+    assert len(panes[0]) > 80
+    assert panes[0].equals(panes[1])
+    assert panes[0].equals(panes[2])
+
+
 def test_rows_without_an_event_time_are_returned_as_late() -> None:
     op, store = operator(tumbling(10), rows=("*", "size")), WindowStore(MemoryChunks())
     late, accepted = op.add(store, table(time=[None, 3], name=["x", "y"]), None)

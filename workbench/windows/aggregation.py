@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -143,17 +144,20 @@ class WindowAggregation:
                 store.replace([chunk], None, self._partial.combine)
             elif 2 * read.remaining <= chunk.rows:
                 rewritten.append(read)  # the rows that are gone have paid for rewriting the others
-            elif store.is_small(chunk):
+            elif chunk.rows <= store.small_rows:
                 small.append(read)
             elif 2 * np.count_nonzero(needed) < chunk.rows:
                 rewritten.append(read)  # most was read for nothing; cut by time it will not be again
             else:
                 self._keep(store, read, closed + windows.slide)
-        if len(small) > 1 or (small and rewritten):
-            rewritten += small
-        else:
-            for read in small:
-                self._keep(store, read, closed + windows.slide)
+        # Small ones are read at every close from now on: as one they cost one call, as long as that one is small too.
+        small.sort(key=lambda read: read.remaining)
+        fits = [total <= store.small_rows for total in accumulate(read.remaining for read in small)].count(True)
+        if fits == 1 and not rewritten:
+            fits = 0
+        rewritten += small[:fits]
+        for read in small[fits:]:
+            self._keep(store, read, closed + windows.slide)
         self._rewrite(store, rewritten)
         return self._in_windows(ready, windows, fresh, closed)
 

@@ -67,7 +67,7 @@ class WindowStore:
         if fan_in < 2 or chunk_rows < 1 or small_rows < 1:
             raise ValueError("fan_in must be at least 2, chunk_rows and small_rows at least 1")
         self._store = chunks
-        self._fan_in, self._chunk_rows, self._small_rows = fan_in, chunk_rows, min(small_rows, chunk_rows)
+        self._fan_in, self._chunk_rows, self.small_rows = fan_in, chunk_rows, min(small_rows, chunk_rows)
         self._unwritten: dict[str, Partials] = {}
         self._condemned: list[str] = []
         self._combine: Combine | None = None
@@ -91,9 +91,6 @@ class WindowStore:
     def chunks(self) -> tuple[Chunk, ...]:
         """All chunks, also those that the next `manifest()` will write."""
         return tuple(self._chunks.values())
-
-    def is_small(self, chunk: Chunk) -> bool:
-        return chunk.rows <= self._small_rows
 
     def arrive(self, rows: int) -> int:
         """Numbers for `rows` rows in the order of their arrival; returns the first."""
@@ -121,14 +118,14 @@ class WindowStore:
         for chunk in chunks:
             self._drop(chunk)
         if remains is not None and remains.rows:
-            finer = min(self._fan_in, math.ceil(remains.rows / self._small_rows))
+            finer = min(self._fan_in, math.ceil(remains.rows / self.small_rows))
             self._add_run(split(remains, max(finer, math.ceil(remains.rows / self._chunk_rows))))
 
     def manifest(self) -> dict[str, Any]:
         """Writes what is held, deletes what was dropped, and returns what `WindowStore` needs to go on from here, as a
         dict that JSON can hold. Keep it together with the chunks."""
         fresh = self._runs(self._unwritten)
-        small = [chunk for run in fresh if _rows(run) <= self._small_rows for chunk in run]
+        small = [chunk for run in fresh if _rows(run) <= self.small_rows for chunk in run]
         if len({chunk.run for chunk in small}) > 1:
             self._merge(small)
         self._compact()
@@ -186,7 +183,7 @@ class WindowStore:
             self._merge([chunk for tier in tiers if tier <= min(full) for chunk in tiers[tier]])
 
     def _tier(self, rows: int) -> int:
-        return max(0, math.ceil(math.log(rows / self._small_rows, self._fan_in))) if rows > self._small_rows else 0
+        return max(0, math.ceil(math.log(rows / self.small_rows, self._fan_in))) if rows > self.small_rows else 0
 
     def _merge(self, chunks: Sequence[Chunk]) -> None:
         assert self._combine is not None, "runs are only merged after an append or a replace"
