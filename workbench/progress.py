@@ -157,11 +157,16 @@ def clock(seconds: float) -> str:
     return f"{hours}:{minute:02}:{second:02}" if hours else f"{minute}:{second:02}"
 
 
-def describe(snapshot: ProgressSnapshot, rate: float) -> str:
+def describe(snapshot: ProgressSnapshot, rate: float, brief: bool = False) -> str:
     """A snapshot in words, the most telling first, since a narrow terminal cuts the end."""
-    of = f" of {snapshot.total:,}" if snapshot.total is not None else ""
+    if snapshot.total is None:
+        messages = f"{snapshot.messages:,} messages"
+    elif brief:
+        messages = f"{snapshot.messages:,}/{snapshot.total:,}"
+    else:
+        messages = f"{snapshot.messages:,} of {snapshot.total:,} messages"
     parts = [
-        f"{snapshot.messages:,}{of} messages",
+        messages,
         f"watermark {snapshot.lowest_watermark}",
         f"batch {snapshot.batches:,}",
         f"{rate:,.0f}/s",
@@ -189,6 +194,9 @@ class QuietProgress:
 
     def close(self, final_status: str) -> None:
         """Do nothing."""
+
+
+_LINE = "{desc} {percentage:3.0f}% |{bar:8}| "
 
 
 class TerminalProgress:
@@ -225,7 +233,9 @@ class TerminalProgress:
             self._bar = self._open(snapshot)
         self._latest = snapshot
         self._set(snapshot)
-        self._bar.set_postfix_str(describe(snapshot, self._rate.add(snapshot)), refresh=False)
+        # As part of the format: a postfix would begin with a comma.
+        words = describe(snapshot, self._rate.add(snapshot), brief=True).replace("{", "{{").replace("}", "}}")
+        self._bar.bar_format = _LINE + words
         self._bar.update(0)
 
     def _set(self, snapshot: ProgressSnapshot) -> None:
@@ -240,7 +250,7 @@ class TerminalProgress:
         return tqdm(
             total=1000,
             file=self._stream or sys.stderr,
-            bar_format="{desc} {percentage:3.0f}% |{bar:12}| {postfix}",
+            bar_format=_LINE,
             desc=snapshot.status,
             mininterval=0.2,
             miniters=0,

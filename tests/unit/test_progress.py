@@ -199,7 +199,7 @@ def test_a_terminal_shows_one_line_that_fits_it_and_ends_with_the_final_status()
     display.close("finished")
     display.update(HALFWAY)
     assert screen.line.startswith("finished 100% |")
-    assert "2,900 of 3,000 messages, watermark 2013-01-01 05:00" in screen.line
+    assert screen.line.endswith("| 2,900/3,000, watermark 2013-01-01 05:00, batch 12, 45/s, 1:05")
     assert screen.getvalue().count("\n") == 1
     assert max(len(line.strip("\n")) for line in screen.getvalue().split("\r")) <= 100
     assert display.error is None
@@ -220,7 +220,7 @@ def test_updates_many_times_a_second_are_not_drawn_each_time() -> None:
         display.update(replace(HALFWAY, messages=messages))
     display.close("stopped")
     assert screen.getvalue().count("\r") < 50
-    assert "999 of 3,000" in screen.line
+    assert "| 999/3,000, " in screen.line
 
 
 def test_a_terminal_that_goes_away_does_not_end_the_run() -> None:
