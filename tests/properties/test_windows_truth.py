@@ -270,8 +270,8 @@ def test_panes_are_those_of_a_plain_computation_over_the_accepted_rows(
                 emitted.add(identity)
             assert_same(panes, expected, to)
             assert all(pane["window_start"] >= earliest for pane in panes)
-            assert operator.earliest_open_start(store, clock) >= earliest
-            earliest = operator.earliest_open_start(store, clock)
+            assert operator.earliest_open_start(store, store.closed) >= earliest
+            earliest = operator.earliest_open_start(store, store.closed)
         else:
             manifest = json.loads(json.dumps(store.manifest()))
             assert {entry[0] for entry in manifest["chunks"]} == set(chunks)
