@@ -25,7 +25,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="workbench", description="Samza's stream control on Spark, in notebooks.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="run the quickstart notebook on the flights of 2013")
-    demo.add_argument("--directory", type=Path, default=Path("var/demo"), help="where everything goes (default: %(default)s)")
+    demo.add_argument(
+        "--directory", type=Path, default=Path("var/demo"), help="where everything goes (default: %(default)s)"
+    )
     demo.set_defaults(run=_demo)
     status = commands.add_parser("status", help="how far an application's newest run is")
     status.add_argument("log", type=Path, help="directory of the stream log")

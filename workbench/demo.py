@@ -52,7 +52,9 @@ def run_demo(directory: Path) -> int:
     finally:
         finished.set()
         reporter.join()
-    html, _ = HTMLExporter(template_name="lab").from_notebook_node(nbformat.read(executed, as_version=4))
+    html, _ = HTMLExporter(template_name="lab").from_notebook_node(  # type: ignore[no-untyped-call]
+        nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
+    )
     page.write_text(html)
     print(f"Executed notebook: {executed}\nHTML copy:         {page}", file=sys.stderr)
     if failure is not None:

@@ -69,7 +69,8 @@ def _taken(of_values: npt.NDArray[np.int32], indices: pa.Array) -> npt.NDArray[n
     if indices.null_count:
         valid = np.asarray(indices.is_valid())
         return np.where(valid, of_values[np.asarray(indices.fill_null(0))], np.int32(0))
-    return of_values[np.asarray(indices)]
+    taken: npt.NDArray[np.int32] = of_values[np.asarray(indices)]
+    return taken
 
 
 def _placed(hashes: _Hashes, partitions: int) -> npt.NDArray[np.int32]:

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import workbench.systems.log  # noqa
 import workbench as wb
+import workbench.systems.log
 from tests.support.jobs import assert_hourly_is_true, events, hourly, write_events
 from workbench.errors import (
     IncompatibleCheckpoint,
@@ -139,7 +139,7 @@ def test_what_can_not_run_is_refused_before_anything_runs(spark: SparkSession, l
         app.input("events", event_time="when").send_to("out")
         app.deploy(spark, log)
     log.create("narrow", 3)
-    with pytest.raises(InvalidGraph, match="5 partitions.*'narrow' has 3"):
+    with pytest.raises(InvalidGraph, match=r"5 partitions.*'narrow' has 3"):
         app = wb.Application("c")
         app.input("events", event_time="at").partition_by("key", partitions=5, name="narrow").send_to("out")
         app.deploy(spark, log)
@@ -158,11 +158,13 @@ def test_a_changed_window_is_refused_over_the_state_of_another(spark: SparkSessi
         .aggregate(n=("id", "count"))
         .send_to("panes")
     )
-    with pytest.raises(IncompatibleCheckpoint, match="tumbling 1h.*is tumbling 2h"):
+    with pytest.raises(IncompatibleCheckpoint, match=r"tumbling 1h.*is tumbling 2h"):
         app.deploy(spark, log)
 
 
-def test_a_filter_that_drops_everything_still_lets_time_and_the_end_pass(spark: SparkSession, log: wb.StreamLog) -> None:
+def test_a_filter_that_drops_everything_still_lets_time_and_the_end_pass(
+    spark: SparkSession, log: wb.StreamLog
+) -> None:
     write_events(log, events(300, partitions=2, disorder_ms=0))
     app = wb.Application("nothing")
     (
@@ -183,11 +185,13 @@ def test_a_filter_that_drops_everything_still_lets_time_and_the_end_pass(spark: 
 def test_the_user_can_end_a_live_stream_and_functions_see_arrow_types(spark: SparkSession, log: wb.StreamLog) -> None:
     write_events(log, events(50, partitions=1, disorder_ms=0), end=False)
     seen = wb.Application("types")
-    seen.input("events").map(
-        lambda f: f.assign(types=",".join(str(dtype) for dtype in f.dtypes), rows=len(f))
-    ).send_to("out")
+    seen.input("events").map(lambda f: f.assign(types=",".join(str(dtype) for dtype in f.dtypes), rows=len(f))).send_to(
+        "out"
+    )
     run = seen.deploy(spark, log)
-    log.stream("events").append(pa.table({"at": pa.array([0], pa.timestamp("ms", "UTC")), "key": ["k"], "value": [1.0], "id": [1]}), 0)
+    log.stream("events").append(
+        pa.table({"at": pa.array([0], pa.timestamp("ms", "UTC")), "key": ["k"], "value": [1.0], "id": [1]}), 0
+    )
     log.stream("events").end()
     run.wait(timeout=60)
     out = log.stream("out").to_pandas()

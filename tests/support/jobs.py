@@ -35,7 +35,9 @@ def events(rows: int, *, partitions: int, disorder_ms: int, keys: int = 7, seed:
     return tables
 
 
-def write_events(log: StreamLog, tables: list[pa.Table], stream: str = "events", *, end: bool = True, pieces: int = 3) -> None:
+def write_events(
+    log: StreamLog, tables: list[pa.Table], stream: str = "events", *, end: bool = True, pieces: int = 3
+) -> None:
     """Append in several pieces, so that ranges cross segments; then end the stream."""
     target = log.create(stream, len(tables), exist_ok=True)
     for piece in range(pieces):
@@ -66,7 +68,9 @@ def hourly_truth(rows: pd.DataFrame) -> pd.DataFrame:
     frame["window_start"] = _utc(rows["at"]).dt.floor("h").to_numpy()
     truth = (
         frame.groupby(["key", "window_start"])
-        .agg(n=("id", "count"), total=("value", "sum"), p95=("value", lambda v: v.quantile(0.95)), ids=("id", "nunique"))
+        .agg(
+            n=("id", "count"), total=("value", "sum"), p95=("value", lambda v: v.quantile(0.95)), ids=("id", "nunique")
+        )
         .reset_index()
     )
     return truth.sort_values(["window_start", "key"], ignore_index=True)

@@ -79,7 +79,7 @@ def _shape(plan: JobPlan, containers: int) -> dict[str, Any]:
     for stream in plan.inputs:
         shape[f"partitions of {stream.stream}"] = stream.partitions
     for stage in plan.stages:
-        for node in stage.nodes:
+        for node in stage.operators:
             shape[f"operator {node.id}"] = node.kind
             if isinstance(node, nodes.Window):
                 spec = node.spec

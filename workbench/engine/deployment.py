@@ -240,5 +240,3 @@ def _check_event_times(plan: JobPlan, log: StreamLog) -> None:
             if node.event_time not in schema.names:
                 raise UnknownColumn.from_known(node.event_time, schema.names, f"the stream {node.stream!r}")
             check_time_type(schema.field(node.event_time).type, node.event_time)
-
-

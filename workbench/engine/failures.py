@@ -83,7 +83,9 @@ def of_user_function(error: BaseException, *, operator: str, stage: str, task: s
     )
 
 
-def of_platform(error: BaseException, *, task: str = "", stream: str = "", operator: str = "", stage: str = "") -> Failure:
+def of_platform(
+    error: BaseException, *, task: str = "", stream: str = "", operator: str = "", stage: str = ""
+) -> Failure:
     """The report of any other error: our own sentences as they are, the rest with its type."""
     sentence = str(error) if isinstance(error, TidemarkError) else f"{type(error).__name__}: {_first_line(error)}"
     return Failure(

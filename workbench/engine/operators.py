@@ -152,7 +152,8 @@ class UserOperator(Operator):
     def _frame_of(self, result: Any, batch: Batch) -> Batch:
         if not isinstance(result, pd.DataFrame):
             raise self._refused(
-                f"The function of {self.node.label!r} must return a pandas DataFrame, not {type(result).__name__}.", batch
+                f"The function of {self.node.label!r} must return a pandas DataFrame, not {type(result).__name__}.",
+                batch,
             )
         returned = batch.with_rows(result)
         try:
@@ -190,10 +191,7 @@ class FilterOperator(UserOperator):
 
     def process(self, batch: Batch) -> Batch:
         predicate = self.node.predicate
-        if callable(predicate):
-            kept = self.call(predicate, batch)
-        else:
-            kept = self._evaluate(predicate, batch)
+        kept = self.call(predicate, batch) if callable(predicate) else self._evaluate(predicate, batch)
         mask = self._mask(kept, batch)
         return batch.with_rows(batch.table.filter(mask))
 

@@ -234,13 +234,7 @@ class Run(Record):
             self._ended.set()
 
     def _watch_query(self) -> str:
-        while True:
-            done = len(self._recorder.done_tasks()) == self.outline.tasks
-            if done:
-                last = self._recorder.last_batch()
-                _until(lambda: self._spark_committed(last), _LAST_BATCH_SECONDS)
-                self.query.stop()
-                return "finished"
+        while len(self._recorder.done_tasks()) < self.outline.tasks:
             if not self.query.isActive:
                 error = self._exception()
                 if error is None:
@@ -248,14 +242,20 @@ class Run(Record):
                 self.failure = from_trace(error)
                 return "failed"
             time.sleep(_POLL_SECONDS)
+        last = self._recorder.last_batch()
+        _until(lambda: self._spark_committed(last), _LAST_BATCH_SECONDS)
+        self.query.stop()
+        return "finished"
 
     def _spark_committed(self, batch: int) -> bool:
         progress = self.query.lastProgress
-        return not self.query.isActive or not self._in_batch() or (progress is not None and progress["batchId"] >= batch)
+        return (
+            not self.query.isActive or not self._in_batch() or (progress is not None and progress["batchId"] >= batch)
+        )
 
     def _exception(self) -> str | None:
         try:
-            error = self.query.exception()
+            error: PySparkException | None = self.query.exception()
         except PySparkException as raised:
             error = raised
         return None if error is None else str(error)

@@ -104,9 +104,7 @@ def commit_batch(settings: SinkSettings, batch: int, reports: list[Report]) -> b
 
 
 def _reports(messages: list[WriterCommitMessage | None]) -> list[Report]:
-    return [
-        Report.from_json(text) for message in messages if isinstance(message, Reports) for text in message.reports
-    ]
+    return [Report.from_json(text) for message in messages if isinstance(message, Reports) for text in message.reports]
 
 
 def _staged(reports: list[Report]) -> list[StagedRows]:

@@ -62,7 +62,7 @@ class JobReader(_SimpleStreamReaderWrapper):
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
-        super().__init__(simple_reader=None)
+        super().__init__(simple_reader=None)  # type: ignore[arg-type]
         self._settings = settings
         self._log = StreamLog(settings["log"], create=False)
         self._intermediate = frozenset(read["stream"] for read in settings["inputs"] if read["intermediate"])
@@ -105,6 +105,4 @@ class JobReader(_SimpleStreamReaderWrapper):
                     step = Step(stream, partition, self._log.resolve(stream, partition, first, last))
                     for task in range(len(slots)) if read["broadcast"] else (partition,):
                         steps.setdefault(task, []).append(step)
-        return [
-            (slots[task], WorkOrder(task, start["batch"], steps[task]).to_json()) for task in sorted(steps)
-        ]
+        return [(slots[task], WorkOrder(task, start["batch"], steps[task]).to_json()) for task in sorted(steps)]

@@ -108,7 +108,9 @@ class Task:
             operator.finish_batch()
         self.store.save(json.dumps(self._state(), separators=(",", ":")))
         report.staged = self._stage()
-        report.controls = [[stream, partition, message.to_json()] for stream, partition, message in self.outbox.controls]
+        report.controls = [
+            [stream, partition, message.to_json()] for stream, partition, message in self.outbox.controls
+        ]
         report.late_messages, report.output_messages = self.late_rows, self.rows_out
         report.open_rows = sum(
             operator.store.open_rows for operator in self.operators.values() if hasattr(operator, "store")
@@ -148,7 +150,7 @@ class Task:
     def where(self, operator: int) -> dict[str, str]:
         """Where an error happened, in words."""
         stage = self.plan.stage_of(operator)
-        label = next(node.label for node in stage.nodes if node.id == operator)
+        label = next(node.label for node in stage.operators if node.id == operator)
         return {
             "operator": label,
             "stage": stage.name,
@@ -215,10 +217,12 @@ class Task:
 
     def _send_control_messages(self) -> None:
         for name, aggregator in self.aggregators.items():
+            own = self.inputs[name].partition_of(self.index)
             for message in aggregator.to_rebroadcast():
-                for other in range(self.inputs[name].partitions):
-                    if other != self.inputs[name].partition_of(self.index):
-                        self.outbox.send(name, other, message)
+                if self.settings.routing.of(message) == "aggregate":
+                    for other in range(self.inputs[name].partitions):
+                        if other != own:
+                            self.outbox.send(name, other, message)
         for stream, watermark in self._watermarks.items():
             self._announce(stream, WatermarkMessage(watermark, self.name, self._task_count(stream)))
         for stream in self._ends:
@@ -256,9 +260,7 @@ class Task:
         self.aggregators = {
             name: Aggregator(self.reconciliations[name])
             for name, stream in self.inputs.items()
-            if stream.intermediate
-            and stream.partition_of(self.index) == aggregate_partition(name, stream.partitions)
-            and "aggregate" in (self.settings.routing.watermark, self.settings.routing.end_of_stream)
+            if stream.intermediate and stream.partition_of(self.index) == aggregate_partition(name, stream.partitions)
         }
         operators = state.get("operators", {})
         self.operators: dict[int, Operator] = {}
@@ -266,7 +268,7 @@ class Task:
         for stage in self.plan.stages:
             if stage.index not in active:
                 continue
-            for node in stage.nodes:
+            for node in stage.operators:
                 kept = operators.get(str(node.id))
                 operator = OPERATORS[type(node)](node, self, OperatorState(*kept) if kept else OperatorState())
                 if isinstance(operator, InputOperator) and operator.node.stream not in self.inputs:

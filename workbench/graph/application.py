@@ -125,9 +125,7 @@ class MessageStream:
         label = name or f"flat_map {_function_name(function)}"
         return self._then(nodes.FlatMap(self._next_id(), label, (self._node,), function=_checked(function, label)))
 
-    def filter(
-        self, predicate: str | Callable[[pd.DataFrame], Any], *, name: str | None = None
-    ) -> MessageStream:
+    def filter(self, predicate: str | Callable[[pd.DataFrame], Any], *, name: str | None = None) -> MessageStream:
         """Keep the rows for which `predicate` is true; null counts as false. Control messages always pass.
 
         `predicate` is an expression over the columns as `DataFrame.eval` takes it ("dep_delay > 15 and not cancelled"),
@@ -161,7 +159,11 @@ class MessageStream:
         """
         label = f"partition_by {', '.join(keys)}"
         if not keys or not all(isinstance(key, str) for key in keys):
-            raise InvalidGraph.not_callable("partition_by", keys) if keys else InvalidGraph("partition_by needs a key column.")
+            raise (
+                InvalidGraph.not_callable("partition_by", keys)
+                if keys
+                else InvalidGraph("partition_by needs a key column.")
+            )
         if partitions is not None and (not isinstance(partitions, int) or partitions < 1):
             raise InvalidGraph.partitions_not_positive(label, partitions)
         stream = checked_name(name or f"{self._application.name}.{'-'.join(keys)}")
@@ -179,7 +181,9 @@ class MessageStream:
     def broadcast(self, *, name: str | None = None) -> MessageStream:
         """Write to an intermediate stream of one partition, which every task of the next stage reads in full."""
         stream = checked_name(name or f"{self._application.name}.broadcast-{self._next_id()}")
-        writer = nodes.Broadcast(self._next_id(), "broadcast", (self._node,), stream=stream, event_time=self._event_time)
+        writer = nodes.Broadcast(
+            self._next_id(), "broadcast", (self._node,), stream=stream, event_time=self._event_time
+        )
         return self._through(writer, stream, ())
 
     def window(
@@ -198,9 +202,7 @@ class MessageStream:
             raise InvalidGraph.keys_not_together(label, keys, self._partition_keys)
         return WindowedStream(self, assigner, keys, checked_name(late) if late is not None else None)
 
-    def send_to(
-        self, stream: str, *, key: str | tuple[str, ...] | None = None, partitions: int | None = None
-    ) -> None:
+    def send_to(self, stream: str, *, key: str | tuple[str, ...] | None = None, partitions: int | None = None) -> None:
         """Write to an output stream of the log, created at the first deployment if it is not there.
 
         With `key`, the partition is a stable hash of those columns; without, each task writes to the partition of its own
@@ -252,9 +254,7 @@ class WindowedStream:
         self._keys = keys
         self._late = late
 
-    def aggregate(
-        self, *, name: str | None = None, **aggregates: tuple[str, str | Aggregate]
-    ) -> MessageStream:
+    def aggregate(self, *, name: str | None = None, **aggregates: tuple[str, str | Aggregate]) -> MessageStream:
         """Aggregates by name, as in pandas: `aggregate(flights=("flight", "count"), p95=("delay", quantile(0.95)))`.
 
         Each pane is one row: the keys, `window_start` and `window_end` (timestamps in UTC), the aggregates. A pane is

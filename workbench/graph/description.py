@@ -17,7 +17,7 @@ def describe(application: Application) -> Picture:
     shown: dict[str, PictureNode] = {}
     edges: list[PictureEdge] = []
     for stage in split_into_stages(application.nodes):
-        for node in stage.nodes:
+        for node in stage.operators:
             _describe(node, stage, shown, edges)
     return Picture(application.name, list(shown.values()), edges)
 

@@ -16,11 +16,11 @@ class Stage:
     """Operators that run together in one task without a stream between them, in topological order."""
 
     index: int
-    nodes: tuple[nodes.Node, ...]
+    operators: tuple[nodes.Node, ...]
 
     @property
     def inputs(self) -> tuple[nodes.Input, ...]:
-        return tuple(node for node in self.nodes if isinstance(node, nodes.Input))
+        return tuple(node for node in self.operators if isinstance(node, nodes.Input))
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ class JobPlan:
         return next(written for written in self.outputs if written.stream == stream)
 
     def stage_of(self, node: int) -> Stage:
-        return next(stage for stage in self.stages if any(member.id == node for member in stage.nodes))
+        return next(stage for stage in self.stages if any(member.id == node for member in stage.operators))
 
 
 def split_into_stages(application_nodes: list[nodes.Node]) -> tuple[Stage, ...]:
@@ -165,38 +165,36 @@ def plan_job(application: str, application_nodes: list[nodes.Node], partitions_i
         widths = []
         consumers[stage.index] = set()
         for node in stage.inputs:
-            partitions = (
-                written[node.produced_by.id].partitions if node.produced_by else partitions_in_log[node.stream]
-            )
+            partitions = written[node.produced_by.id].partitions if node.produced_by else partitions_in_log[node.stream]
             widths.append(partitions)
             if node.is_broadcast:
                 broadcast_stages.append(stage.index)
             else:
                 consumers[stage.index] |= set(range(partitions))
                 tasks = max(tasks, partitions)
-        for node in stage.nodes:
-            match node:
+        for operator in stage.operators:
+            match operator:
                 case nodes.PartitionBy():
-                    have = partitions_in_log.get(node.stream)
-                    wanted = node.partitions or have or max(widths)
-                    written[node.id] = OutputStream(node.stream, _agreed(node, wanted, have), True)
+                    have = partitions_in_log.get(operator.stream)
+                    wanted = operator.partitions or have or max(widths)
+                    written[operator.id] = OutputStream(operator.stream, _agreed(operator, wanted, have), True)
                 case nodes.Broadcast():
-                    written[node.id] = OutputStream(
-                        node.stream, _agreed(node, 1, partitions_in_log.get(node.stream)), True
+                    written[operator.id] = OutputStream(
+                        operator.stream, _agreed(operator, 1, partitions_in_log.get(operator.stream)), True
                     )
                 case nodes.SendTo():
-                    unnumbered.append(node)
-                case nodes.Window() if node.late is not None:
-                    unnumbered.append(nodes.SendTo(node.id, f"late rows of {node.label}", (), stream=node.late))
+                    unnumbered.append(operator)
+                case nodes.Window() if operator.late is not None:
+                    unnumbered.append(nodes.SendTo(operator.id, f"late rows of {operator.label}", (), stream=operator.late))
     for index in broadcast_stages:
         consumers[index] = set(range(tasks))
-    for node in unnumbered:
-        have = partitions_in_log.get(node.stream)
-        written[node.id] = OutputStream(node.stream, _agreed(node, node.partitions or have or tasks, have), False)
+    for output in unnumbered:
+        have = partitions_in_log.get(output.stream)
+        written[output.id] = OutputStream(output.stream, _agreed(output, output.partitions or have or tasks, have), False)
 
     for stage in stages:
         for node in stage.inputs:
-            upstream = next((s for s in stages if node.produced_by in s.nodes), None) if node.produced_by else None
+            upstream = next((s for s in stages if node.produced_by in s.operators), None) if node.produced_by else None
             inputs.append(
                 InputStream(
                     stream=node.stream,

@@ -17,6 +17,7 @@ from workbench.names import task_name
 from workbench.telemetry.recorder import BatchRecord
 
 _TIME = "datetime64[ms, UTC]"
+_Heard = tuple[str, str, int | None, bool, int | None]
 _WATERMARKS = {
     "batch": "int64", "time": _TIME, "task": "str", "stage": "str", "stream": "str", "watermark": _TIME, "state": "str",
 }  # fmt: skip
@@ -42,9 +43,9 @@ def watermarks_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> pd.
     """
     known: dict[tuple[int, str], tuple[str, int | None]] = {}
     for task in range(outline.tasks):
-        for stream in outline.inputs_of(task):
-            known[task, stream.stream] = ("unknown", None)
-    stages = {stream.stream: outline.stages[stream.stage] for stream in outline.inputs}
+        for read in outline.inputs_of(task):
+            known[task, read.stream] = ("unknown", None)
+    stages = {read.stream: outline.stages[read.stage] for read in outline.inputs}
     rows = []
     for batch in batches:
         for report in batch.reports:
@@ -100,7 +101,9 @@ def batches_frame(outline: JobOutline, batches: Sequence[BatchRecord], started: 
     before: BatchRecord | None = None
     for batch in batches:
         open_rows |= {report["task"]: report["open_rows"] for report in batch.reports}
-        since = before.committed if before and before.run_id == batch.run_id else started.get(batch.run_id, batch.committed)
+        since = (
+            before.committed if before and before.run_id == batch.run_id else started.get(batch.run_id, batch.committed)
+        )
         seconds = max(batch.committed - since, 1) / 1000
         of = batch.summary
         rows.append(
@@ -136,11 +139,11 @@ def bookkeeping_frame(outline: JobOutline, bookkeeping: Mapping[int, Mapping[str
             reconciliation = Reconciliation.from_json(saved)
             reconciled, state = _shown(reconciliation.watermark), str(reconciliation.state)
             partition = outline.input(stream).partition_of(task)
-            heard = [
+            heard: list[_Heard] = [
                 (kind, upstream or "source", value, True, total)
                 for kind, upstream, value, total in reconciliation.rows()
             ]
-            silent = [
+            silent: list[_Heard] = [
                 (kind, upstream, None, False, None)
                 for kind in ("watermark", "end of stream")
                 for upstream in outline.input(stream).upstream_tasks
@@ -148,7 +151,18 @@ def bookkeeping_frame(outline: JobOutline, bookkeeping: Mapping[int, Mapping[str
             ]
             for kind, upstream, value, was_heard, total in sorted(heard + silent, key=lambda row: (row[0], row[1])):
                 rows.append(
-                    (task_name(task), stream, partition, kind, upstream, _shown(value), was_heard, total, reconciled, state)
+                    (
+                        task_name(task),
+                        stream,
+                        partition,
+                        kind,
+                        upstream,
+                        _shown(value),
+                        was_heard,
+                        total,
+                        reconciled,
+                        state,
+                    )
                 )
     return _frame(rows, _BOOKKEEPING)
 

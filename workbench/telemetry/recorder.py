@@ -146,7 +146,8 @@ class Recorder:
     def done_tasks(self) -> set[int]:
         """Tasks whose inputs have all ended."""
         rows = self._rows(
-            "SELECT task FROM telemetry_task WHERE job = ? AND checkpoint_id = ? AND done", (self.job, self.checkpoint_id)
+            "SELECT task FROM telemetry_task WHERE job = ? AND checkpoint_id = ? AND done",
+            (self.job, self.checkpoint_id),
         )
         return {task for (task,) in rows}
 
