@@ -18,9 +18,7 @@ def test_a_batch_never_passes_the_heads_nor_the_limit_and_never_stalls(
     heads = {"s": [first + more for first, more in source], "i": [first + more for first, more in inner]}
     ahead = advance(positions, heads, intermediate=frozenset({"i"}), limit=limit)
     for stream, offsets in ahead.items():
-        assert all(
-            was <= now <= head for was, now, head in zip(positions[stream], offsets, heads[stream], strict=True)
-        )
+        assert all(was <= now <= head for was, now, head in zip(positions[stream], offsets, heads[stream], strict=True))
     admitted = {stream: sum(ahead[stream]) - sum(positions[stream]) for stream in ahead}
     backlog = {stream: sum(heads[stream]) - sum(positions[stream]) for stream in ahead}
     assert admitted["s"] <= limit

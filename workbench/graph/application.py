@@ -115,15 +115,25 @@ class MessageStream:
         self._event_time = event_time
         self._partition_keys = partition_keys
 
-    def map(self, function: nodes.BatchFunction, *, name: str | None = None) -> MessageStream:
-        """Turn each row into one row. A function that returns another number of rows fails: that is `flat_map`."""
-        label = name or f"map {_function_name(function)}"
-        return self._then(nodes.Map(self._next_id(), label, (self._node,), function=_checked(function, label)))
+    def map(
+        self, function: nodes.BatchFunction, *, name: str | None = None, event_time: str | None = None
+    ) -> MessageStream:
+        """Turn each row into one row. A function that returns another number of rows fails: that is `flat_map`.
 
-    def flat_map(self, function: nodes.BatchFunction, *, name: str | None = None) -> MessageStream:
-        """Turn the rows of a batch into any number of rows."""
+        `event_time` names the column of event times in what the function returns, where it is another than before. Its
+        times should not be earlier than the row's own, or the watermark is ahead of them and they may be late.
+        """
+        label = name or f"map {_function_name(function)}"
+        node = nodes.Map(self._next_id(), label, (self._node,), function=_checked(function, label))
+        return self._then(node, event_time)
+
+    def flat_map(
+        self, function: nodes.BatchFunction, *, name: str | None = None, event_time: str | None = None
+    ) -> MessageStream:
+        """Turn the rows of a batch into any number of rows. `event_time` as in `map`."""
         label = name or f"flat_map {_function_name(function)}"
-        return self._then(nodes.FlatMap(self._next_id(), label, (self._node,), function=_checked(function, label)))
+        node = nodes.FlatMap(self._next_id(), label, (self._node,), function=_checked(function, label))
+        return self._then(node, event_time)
 
     def filter(self, predicate: str | Callable[[pd.DataFrame], Any], *, name: str | None = None) -> MessageStream:
         """Keep the rows for which `predicate` is true; null counts as false. Control messages always pass.
@@ -233,9 +243,9 @@ class MessageStream:
     def _next_id(self) -> int:
         return len(self._application.nodes)
 
-    def _then(self, node: nodes.Node) -> MessageStream:
+    def _then(self, node: nodes.Node, event_time: str | None = None) -> MessageStream:
         self._application._add(node)
-        return MessageStream(self._application, node, self._event_time, self._partition_keys)
+        return MessageStream(self._application, node, event_time or self._event_time, self._partition_keys)
 
     def _through(self, writer: nodes.Node, stream: str, keys: tuple[str, ...]) -> MessageStream:
         self._application._add(writer)

@@ -185,12 +185,16 @@ def plan_job(application: str, application_nodes: list[nodes.Node], partitions_i
                 case nodes.SendTo():
                     unnumbered.append(operator)
                 case nodes.Window() if operator.late is not None:
-                    unnumbered.append(nodes.SendTo(operator.id, f"late rows of {operator.label}", (), stream=operator.late))
+                    unnumbered.append(
+                        nodes.SendTo(operator.id, f"late rows of {operator.label}", (), stream=operator.late)
+                    )
     for index in broadcast_stages:
         consumers[index] = set(range(tasks))
     for output in unnumbered:
         have = partitions_in_log.get(output.stream)
-        written[output.id] = OutputStream(output.stream, _agreed(output, output.partitions or have or tasks, have), False)
+        written[output.id] = OutputStream(
+            output.stream, _agreed(output, output.partitions or have or tasks, have), False
+        )
 
     for stage in stages:
         for node in stage.inputs:
