@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from workbench.errors import StreamEnded
+
 if TYPE_CHECKING:
-    from workbench.systems.log import StreamLog
+    from workbench.systems.log import Stream, StreamLog
 
 
 def append(
@@ -27,9 +29,9 @@ def append(
     """Append row *i* of `table` to partition `partition_of[i]`, `batch_rows` rows of the table per round of appends.
 
     So the partitions grow side by side in the order of the table, as they would if someone wrote it live. Creates the
-    stream if need be, ends it if `end`. Returns the number of rows.
+    stream if need be, ends it if `end`. Returns the number of rows. Raises `StreamEnded` if the stream has ended.
     """
-    target = log.create(stream, partitions, exist_ok=True)
+    target = _opened(log, stream, partitions)
     for start in range(0, table.num_rows, batch_rows):
         rows = table.slice(start, batch_rows)
         theirs = partition_of[start : start + batch_rows]
@@ -50,7 +52,7 @@ def append_each(
     time_column: str | None = "event_time",
 ) -> int:
     """Append `parts[i]` to partition *i*, `batch_rows` rows of each partition per round; return the number of rows."""
-    target = log.create(stream, len(parts), exist_ok=True)
+    target = _opened(log, stream, len(parts))
     for start in range(0, max(part.num_rows for part in parts), batch_rows):
         for partition, part in enumerate(parts):
             if start < part.num_rows:
@@ -58,3 +60,11 @@ def append_each(
     if end:
         target.end()
     return sum(part.num_rows for part in parts)
+
+
+def _opened(log: StreamLog, stream: str, partitions: int) -> Stream:
+    target = log.create(stream, partitions, exist_ok=True)
+    # A notebook cell is easily run twice, and nobody would notice that everything is there twice.
+    if any(target.ended()):
+        raise StreamEnded.already(stream)
+    return target

@@ -542,6 +542,17 @@ class StreamExists(TidemarkError, ValueError):
         )
 
 
+class StreamEnded(TidemarkError, ValueError):
+    """Data would be appended behind the end of a stream, most likely a second time."""
+
+    @classmethod
+    def already(cls, stream: str) -> StreamEnded:
+        return cls(
+            f"The stream {stream!r} has ended already: what is written now would come after its end. Use another name"
+            " or a new log, or write with end=False what is to be continued."
+        )
+
+
 class PartitionCountMismatch(TidemarkError, ValueError):
     """A stream has another number of partitions than asked for."""
 

@@ -270,7 +270,7 @@ def test_a_backfill_can_be_continued_by_december(log: StreamLog) -> None:
 
 def test_a_cell_that_is_run_twice_does_not_write_everything_twice(log: StreamLog) -> None:
     flights.write(log, limit=30)
-    with pytest.raises(StreamEnded, match="'flights' has ended already.*another name"):
+    with pytest.raises(StreamEnded, match=r"'flights' has ended already.*another name"):
         flights.write(log, limit=30)
     assert sum(map(len, _rows(log, "flights"))) == 30
 
