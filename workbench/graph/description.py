@@ -36,7 +36,7 @@ def _describe(node: nodes.Node, stage: Stage, shown: dict[str, PictureNode], edg
         case nodes.Sink():
             shown[own] = PictureNode(own, node.label, "sink", stage.name)
         case nodes.SendTo():
-            detail = f"{node.partitions} partitions" if node.partitions else ""
+            detail = _partitions(node.partitions)
             _stream(node.stream, "stream-sink", detail, shown)
         case _:
             shown[own] = PictureNode(own, node.label, "operator", stage.name)
@@ -44,7 +44,7 @@ def _describe(node: nodes.Node, stage: Stage, shown: dict[str, PictureNode], edg
     edges.extend(PictureEdge(_end_of(predecessor), target) for predecessor in node.inputs)
     match node:
         case nodes.PartitionBy():
-            detail = f"{node.partitions} partitions" if node.partitions else ""
+            detail = _partitions(node.partitions)
             _stream(node.stream, "stream-intermediate", detail, shown)
             edges.append(PictureEdge(own, _stream_id(node.stream)))
         case nodes.Broadcast():
@@ -57,6 +57,10 @@ def _describe(node: nodes.Node, stage: Stage, shown: dict[str, PictureNode], edg
 
 def _stream(name: str, kind: Kind, detail: str, shown: dict[str, PictureNode]) -> None:
     shown[_stream_id(name)] = PictureNode(_stream_id(name), name, kind, None, detail)
+
+
+def _partitions(count: int | None) -> str:
+    return "" if count is None else "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _stream_id(name: str) -> str:

@@ -11,7 +11,19 @@ from plotly.subplots import make_subplots
 from workbench.plots._axes import Axis, axis_title, x_axis
 from workbench.plots._labels import dates, drawable, instants
 from workbench.plots._stairs import corners, stretch
-from workbench.plots._theme import CONTROL, INK, LATE, QUIET, RATE, dress, facet_title, in_facet, nothing, require
+from workbench.plots._theme import (
+    CONTROL,
+    INK,
+    LATE,
+    QUIET,
+    RATE,
+    count_axis,
+    dress,
+    facet_title,
+    in_facet,
+    nothing,
+    require,
+)
 
 QUESTION = "How fast is each batch, and what does it carry?"
 MOST_BARS = 500
@@ -90,7 +102,7 @@ def batches(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
             hovertemplate=f"<b>%{{customdata}}</b><br>%{{y:,}} {unit}<extra></extra>", row=row, col=1,
         )  # fmt: skip
         facet_title(figure, title, f"x{axis}", f"y{axis}")
-        figure.update_yaxes(rangemode="tozero", nticks=5, tickformat="~s", row=row, col=1)
+        figure.update_yaxes(**count_axis(values.max()), row=row, col=1)
         if not (values > 0).any():
             figure.update_yaxes(range=[0, 1], showticklabels=False, row=row, col=1)
             in_facet(figure, "none", f"x{axis}", f"y{axis}")

@@ -12,7 +12,7 @@ from plotly.subplots import make_subplots
 from workbench.plots._axes import x_axis
 from workbench.plots._batches import FEW_BARS, grouped, spans
 from workbench.plots._labels import dates, drawable, instants
-from workbench.plots._theme import INK, LATE, dress, facet_title, nothing, require
+from workbench.plots._theme import INK, LATE, count_axis, dress, facet_title, nothing, require
 
 QUESTION = "How many rows came too late?"
 _MOST_BINS = 120
@@ -78,7 +78,7 @@ def late_rows(frame: pd.DataFrame, by: Literal["batch", "event time"] = "batch")
     )  # fmt: skip
     facet_title(figure, "late rows", "x", "y")
     facet_title(figure, "share of all input messages so far", "x2", "y2")
-    figure.update_yaxes(rangemode="tozero", tickformat="~s", row=1, col=1)
+    figure.update_yaxes(**count_axis(counts.max()), row=1, col=1)
     figure.update_yaxes(rangemode="tozero", ticksuffix=" %", row=2, col=1)
     figure.update_layout(bargap=0.15 if len(x) <= FEW_BARS else 0)
     return dress(figure, QUESTION, subtitle, plot_height)

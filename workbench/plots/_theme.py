@@ -101,6 +101,11 @@ TEMPLATE = go.layout.Template(
 )
 
 
+def count_axis(most: float) -> dict[str, object]:
+    """An axis of counts from 0: its ticks are whole numbers, also where there are few to count."""
+    return {"rangemode": "tozero", "tickformat": "~s", **({"dtick": 1} if most <= 5 else {"nticks": 5})}
+
+
 def dress(figure: go.Figure, question: str, subtitle: str, plot_height: int) -> go.Figure:
     """Give a figure its title (the one question it answers), its subtitle and the common look.
 
