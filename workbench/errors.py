@@ -73,6 +73,11 @@ class UnknownStream(TidemarkError, KeyError):
     def __str__(self) -> str:
         return str(self.args[0])
 
+    @classmethod
+    def to_write(cls, name: str, known: Sequence[str], where: str) -> UnknownStream:
+        unknown = cls.from_known(name, known, where)
+        return cls(f"{unknown} To create it with this write, give the option partitions.")
+
 
 class InvalidGraph(TidemarkError, ValueError):
     """An application that can not run as declared."""
@@ -188,6 +193,10 @@ class InvalidKey(TidemarkError, ValueError):
             "dates, times or decimals."
         )
 
+    @classmethod
+    def no_number(cls, column: str, kind: str) -> InvalidKey:
+        return cls(f"Column {column!r} is of type {kind}, but the numbers of partitions are whole numbers.")
+
 
 class InvalidDuration(TidemarkError, ValueError):
     """A length of time that can not be read."""
@@ -267,6 +276,10 @@ class WrongType(TidemarkError, TypeError):
         return cls(f"The aggregate {aggregate} needs {needs}, but column {column!r} is of type {kind}.")
 
     @classmethod
+    def without_spark(cls, column: str, kind: str) -> WrongType:
+        return cls(f"Column {column!r} is of type {kind}, for which Spark SQL has no type. Read it with Stream.read.")
+
+    @classmethod
     def of_window_key(cls, column: str, kind: str) -> WrongType:
         return cls(f"Windows can not be kept per {column!r}, which is of type {kind}: lists and structs are no keys.")
 
@@ -294,6 +307,18 @@ class InvalidOption(TidemarkError, ValueError):
     @classmethod
     def not_positive(cls, option: str, value: object) -> InvalidOption:
         return cls(f"{option} must be at least 1, not {value!r}.")
+
+    @classmethod
+    def unknown(cls, option: str, known: Sequence[str], where: str) -> InvalidOption:
+        return cls(f"{where} has no option {option!r}. It has: {_listing(known)}.{_did_you_mean(option, known)}")
+
+    @classmethod
+    def missing(cls, option: str, where: str, what: str) -> InvalidOption:
+        return cls(f"{where} needs the option {option!r}: {what}.")
+
+    @classmethod
+    def malformed(cls, option: str, value: object, expected: str) -> InvalidOption:
+        return cls(f"The option {option!r} must be {expected}, not {value!r}.")
 
     @classmethod
     def of_choice(cls, option: str, value: object, choices: Sequence[str]) -> InvalidOption:
@@ -628,6 +653,20 @@ class SchemaMismatch(TidemarkError, TypeError):
     @classmethod
     def repeated(cls, stream: str, columns: Sequence[str]) -> SchemaMismatch:
         return cls(f"The rows for {stream!r} have several columns of the same name: {_listing(set(columns))}.")
+
+    @classmethod
+    def unknown_yet(cls, stream: str) -> SchemaMismatch:
+        return cls(
+            f"The stream {stream!r} has no rows yet, so its columns are not known. Say what they will be with "
+            ".schema(…), or write to it first."
+        )
+
+    @classmethod
+    def reserved(cls, stream: str, columns: Sequence[str]) -> SchemaMismatch:
+        return cls(
+            f"The stream {stream!r} has columns of its own named {_listing(columns)}, which control messages and "
+            "positions need. Read it without them, or rename the columns."
+        )
 
     @classmethod
     def no_columns(cls, stream: str) -> SchemaMismatch:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pyarrow as pa
 
+from workbench.errors import SchemaMismatch
 from workbench.messages import MessageType
 from workbench.systems.base import Controls, Entry, Rows
 
@@ -23,14 +24,17 @@ CONTROL_FIELDS = (
 POSITION_FIELDS = (pa.field("_partition", pa.int32()), pa.field("_offset", pa.int64()))
 
 
-def frame_schema(schema: pa.Schema | None, *, control: bool, position: bool = False) -> pa.Schema:
-    """The columns of `frame`: the stream's, those of control messages and those of position."""
-    fields = [*(schema if schema is not None else ())]
-    if control:
-        fields += CONTROL_FIELDS
-    if control or position:
-        fields += POSITION_FIELDS
-    return pa.schema(fields)
+def frame_schema(stream: str, schema: pa.Schema | None, *, control: bool, position: bool = False) -> pa.Schema:
+    """The columns of `frame`: the stream's, those of control messages and those of position.
+
+    Raises `SchemaMismatch` if the stream has columns of these names.
+    """
+    own = [*(schema if schema is not None else ())]
+    added = [*(CONTROL_FIELDS if control else ()), *(POSITION_FIELDS if control or position else ())]
+    taken = {field.name for field in own} & {field.name for field in added}
+    if taken:
+        raise SchemaMismatch.reserved(stream, sorted(taken))
+    return pa.schema([*own, *added])
 
 
 def frame(entry: Entry, partition: int, schema: pa.Schema) -> pa.Table:
@@ -40,9 +44,12 @@ def frame(entry: Entry, partition: int, schema: pa.Schema) -> pa.Table:
     known = _control_columns(entry) if isinstance(entry, Controls) else {"_type": pa.repeat("user", count)}
     rows = entry.table if isinstance(entry, Rows) else None
     added = {field.name for field in (*CONTROL_FIELDS, *POSITION_FIELDS)}
+    own = set(rows.column_names) if rows is not None else set()
     for field in schema:
-        if field.name not in added:
-            column = pa.nulls(count, field.type) if rows is None else rows.column(field.name)
+        if rows is not None and field.name in own:
+            column = rows.column(field.name)
+        elif field.name not in added:
+            column = pa.nulls(count, field.type)
         elif field.name == "_partition":
             column = pa.array(np.full(count, partition, dtype=np.int32))
         elif field.name == "_offset":

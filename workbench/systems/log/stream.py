@@ -121,7 +121,7 @@ class Stream:
         """
         import pandas
 
-        schema = frames.frame_schema(self.schema, control=control, position=position)
+        schema = frames.frame_schema(self.name, self.schema, control=control, position=position)
         tables = []
         for chosen in range(self.partitions) if partition is None else (partition,):
             tables += frames.frames(self.read(chosen), chosen, schema, control=control)
