@@ -23,9 +23,9 @@
 # %% tags=["parameters"]
 log_dir: str = "var/quickstart"  # directory of the stream log; it is made anew
 months: str = "1-12"  # months of 2013 to read, first-last
-out_of_orderness: str = "6h"  # how far take-offs may lag behind the latest one seen, per airport
+out_of_orderness: str = "2h"  # how far take-offs may lag behind the latest one seen, per airport
 partitions: int = 4  # partitions of the intermediate stream, and so tasks of the second stage
-max_messages: int = 50_000  # messages that one batch admits from the source
+max_messages: int = 20_000  # messages that one batch admits from the source
 timeout_s: float = 600.0  # give up waiting after so many seconds
 result_file: str = ""  # where to write the result as JSON; empty: nowhere
 
@@ -187,5 +187,5 @@ summary = {
 if result_file:
     Path(result_file).write_text(json.dumps(summary))
 run.stop()
-wb.stop_session(spark)
+wb.stop_session()
 summary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry import (
     BatchRecord,
     Recorder,
+    Tally,
     batches_frame,
     bookkeeping_frame,
     end_of_stream_frame,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from workbench.engine.figures import Figures
 
 _POLL_SECONDS = 0.1
+_SHOW_SECONDS = 0.25
 _LAST_BATCH_SECONDS = 30.0
 
 
@@ -45,6 +46,7 @@ class Record:
         self.outline = outline
         self._recorder = recorder
         self._batches: list[BatchRecord] = []
+        self._tally = Tally(outline)
         self._reading = threading.Lock()
 
     def watermarks(self) -> pd.DataFrame:
@@ -79,21 +81,19 @@ class Record:
 
     def totals(self) -> dict[str, int]:
         """Sums over all batches: `input_messages` counts the messages of source streams only."""
-        batches = self._recorded()
-        sources = {read.stream for read in self.outline.inputs if not read.intermediate}
+        tally = self._counted()
         return {
             "tasks": self.outline.tasks,
-            "input_messages": sum(
-                of["messages"]
-                for batch in batches
-                for report in batch.reports
-                for stream, of in report["inputs"].items()
-                if stream in sources
-            ),
-            "late_messages": sum(batch.summary["late_messages"] for batch in batches),
-            "control_messages": sum(batch.summary["control_messages"] for batch in batches),
-            "batches": len(batches),
+            "input_messages": tally.source_messages,
+            "late_messages": tally.late_messages,
+            "control_messages": tally.control_messages,
+            "batches": tally.batches,
         }
+
+    def _counted(self) -> Tally:
+        with self._reading:
+            self._tally.add(self._recorder.batches(self._tally.last_batch))
+            return self._tally
 
     def _recorded(self) -> list[BatchRecord]:
         with self._reading:
@@ -144,7 +144,7 @@ class Run(Record):
         display = progress_for() if progress else None
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
-            while not self._ended.wait(_POLL_SECONDS):
+            while not self._ended.wait(_SHOW_SECONDS):
                 if display is not None:
                     display.update(self.progress())
                 if deadline is not None and time.monotonic() > deadline:
@@ -175,45 +175,34 @@ class Run(Record):
 
     def waiting_for(self) -> list[str]:
         """What keeps the run from finishing, in sentences; empty if nothing does."""
-        sentences = []
-        kept = self._recorder.bookkeeping()
+        tally, sentences = self._counted(), []
         for read in self.outline.inputs:
-            open_tasks = [
-                task_name(task)
-                for task in range(self.outline.tasks)
-                if read.partition_of(task) is not None
-                and (kept.get(task, {}).get(read.stream) or {}).get("state") != "finished"
-            ]
-            if open_tasks and not read.intermediate:
-                shown = ", ".join(open_tasks[:4]) + (f" and {len(open_tasks) - 4} more" if len(open_tasks) > 4 else "")
+            tasks = tally.open_tasks(read.stream)
+            if tasks and not read.intermediate:
+                shown = ", ".join(map(task_name, tasks[:4])) + (f" and {len(tasks) - 4} more" if len(tasks) > 4 else "")
                 sentences.append(f"the end of the input stream {read.stream!r} in {shown}")
         return sentences
 
     def progress(self) -> ProgressSnapshot:
         """How far the run is; `total` counts what the source streams hold now."""
-        positions = self._positions()
         sources = [read.stream for read in self.outline.inputs if not read.intermediate]
-        batches = self._recorded()
+        tally = self._counted()
+        held = 0
+        for source in sources:
+            stream = self.log.stream(source)
+            held += sum(stream.heads()) - sum(stream.oldest())
         return ProgressSnapshot(
-            messages=sum(sum(positions.get(stream, [])) for stream in sources),
-            total=sum(sum(self.log.stream(stream).heads()) for stream in sources),
-            batches=len(batches),
-            lowest_watermark=_lowest(batches, self.outline),
-            late=sum(batch.summary["late_messages"] for batch in batches),
+            messages=min(tally.source_messages, held),
+            total=held,
+            batches=tally.batches,
+            lowest_watermark=tally.lowest_watermark,
+            late=tally.late_messages,
             elapsed_s=time.time() - self._started / 1000,
             status=self._status,
         )
 
     def __repr__(self) -> str:
-        return f"<run {self.run_id} of {self.application!r}: {self.status}, {len(self._recorded())} batches>"
-
-    def _positions(self) -> dict[str, list[int]]:
-        progress = self.query.lastProgress
-        if progress is None or not progress["sources"]:
-            return {}
-        offset = progress["sources"][0]["endOffset"]
-        positions: dict[str, list[int]] = (json.loads(offset) if isinstance(offset, str) else offset)["positions"]
-        return positions
+        return f"<run {self.run_id} of {self.application!r}: {self.status}, {self._counted().batches} batches>"
 
     def _in_batch(self) -> bool:
         return bool(self.query.isActive and self.query.status["isTriggerActive"])
@@ -259,25 +248,6 @@ class Run(Record):
         except PySparkException as raised:
             error = raised
         return None if error is None else str(error)
-
-
-def _lowest(batches: list[BatchRecord], outline: JobOutline) -> str:
-    """The lowest watermark over all tasks and inputs, as people read it."""
-    states: dict[tuple[int, str], tuple[str, int | None]] = {
-        (task, read.stream): ("unknown", None) for task in range(outline.tasks) for read in outline.inputs_of(task)
-    }
-    for batch in batches:
-        for report in batch.reports:
-            for stream, of in report["inputs"].items():
-                states[report["task"], stream] = (of["state"], of["watermark"])
-    open_states = [state for state in states.values() if state[0] != "finished"]
-    if not open_states:
-        return "finished"
-    times = [watermark for _, watermark in open_states]
-    if any(time is None for time in times):
-        return "not yet known"
-    lowest = min(time for time in times if time is not None)
-    return f"{pd.Timestamp(lowest, unit='ms'):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _until(condition: Callable[[], bool], seconds: float) -> None:

@@ -86,7 +86,9 @@ def commit_batch(settings: SinkSettings, batch: int, reports: list[Report]) -> b
             by_target.setdefault((stream, partition), []).append(control_from_json(message))
         row: dict[str, Any] = asdict(report)
         del row["staged"]
-        row["control_sent"] = len(row.pop("controls"))
+        row["control_sent"] = sum(
+            log.stream(stream).partitions if partition is None else 1 for stream, partition, _ in row.pop("controls")
+        )
         recorded.append(row)
     appends += [
         ControlAppend(stream, partition, ControlRun.from_messages(messages))

@@ -7,11 +7,13 @@ from workbench.telemetry.frames import (
     watermarks_frame,
 )
 from workbench.telemetry.recorder import BatchRecord, Recorder, RunRecord
+from workbench.telemetry.tally import Tally
 
 __all__ = [
     "BatchRecord",
     "Recorder",
     "RunRecord",
+    "Tally",
     "batches_frame",
     "bookkeeping_frame",
     "end_of_stream_frame",
