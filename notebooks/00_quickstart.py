@@ -15,7 +15,7 @@
 # # A year of flights, hour by hour
 #
 # 336,776 real flights left New York in 2013. They reach us **in order of landing**, but what we count is **take-offs**:
-# a flight to Hawaii lands eleven hours after one that left later for Boston. How do we know that an hour is complete?
+# a flight to Honolulu is reported ten hours later than one that took off after it for Boston. How do we know that an hour is complete?
 #
 # This notebook runs a two-stage application to its end and shows how its tasks know: by **watermarks** and **ends of
 # stream** that travel with the data, from every task of the first stage to every task of the second.
@@ -144,9 +144,9 @@ result.orderBy("window_start", "carrier").limit(8).toPandas()
 
 # %%
 source = spark.read.format("tidemark").option("path", str(log_path)).option("stream", "flights").load()
-reported = spark.read.format("tidemark").option("path", str(log_path)).option("stream", "late-flights").load()
 accepted = source.where("not cancelled")
 if len(late):
+    reported = spark.read.format("tidemark").option("path", str(log_path)).option("stream", "late-flights").load()
     accepted = accepted.exceptAll(reported.select(accepted.columns))
 truth = (
     accepted.groupBy("carrier", f.window("event_time", "1 hour").alias("w"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import sys
 import threading
+import time
 from pathlib import Path
 
-from workbench.errors import UnknownApplication
+from workbench.errors import LogUnavailable, UnknownApplication
 from workbench.systems.log import StreamLog
 
 _NOTEBOOK = Path(__file__).resolve().parent.parent / "notebooks" / "00_quickstart.ipynb"
@@ -22,40 +22,29 @@ def run_demo(directory: Path) -> int:
 
     A failed notebook is left where a finished one would be, with the error in it.
     """
-    import nbformat
-    import papermill
-    from nbconvert import HTMLExporter
+    from papermill import PapermillExecutionError
+
+    from workbench.notebooks import execute, to_html
 
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     executed, page, result = directory / _NOTEBOOK.name, directory / "00_quickstart.html", directory / "result.json"
     result.unlink(missing_ok=True)
     log_directory = directory / "log"
-    logging.getLogger("papermill").setLevel(logging.ERROR)
+    parameters = {"log_dir": str(log_directory), "result_file": str(result)}
     print(f"Running {_NOTEBOOK.name} in {directory}", file=sys.stderr)
     finished = threading.Event()
-    reporter = threading.Thread(target=_report, args=(log_directory, finished), daemon=True)
+    reporter = threading.Thread(target=_report, args=(log_directory, time.time(), finished), daemon=True)
     reporter.start()
-    failure: papermill.PapermillExecutionError | None = None
+    failure: PapermillExecutionError | None = None
     try:
-        papermill.execute_notebook(
-            _NOTEBOOK,
-            executed,
-            {"log_dir": str(log_directory), "result_file": str(result)},
-            cwd=str(directory),
-            start_timeout=120,
-            execution_timeout=_CELL_SECONDS,
-            progress_bar=sys.stderr.isatty(),
-        )
-    except papermill.PapermillExecutionError as error:
+        execute(_NOTEBOOK, executed, parameters, cell_seconds=_CELL_SECONDS, progress=sys.stderr.isatty())
+    except PapermillExecutionError as error:
         failure = error
     finally:
         finished.set()
         reporter.join()
-    html, _ = HTMLExporter(template_name="lab").from_notebook_node(  # type: ignore[no-untyped-call]
-        nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
-    )
-    page.write_text(html)
+    to_html(executed, page)
     print(f"Executed notebook: {executed}\nHTML copy:         {page}", file=sys.stderr)
     if failure is not None:
         print(f"The notebook failed: {failure.ename}: {failure.evalue}", file=sys.stderr)
@@ -65,7 +54,7 @@ def run_demo(directory: Path) -> int:
     return 0
 
 
-def _report(log_directory: Path, finished: threading.Event) -> None:
+def _report(log_directory: Path, since: float, finished: threading.Event) -> None:
     """Say on stderr how far the notebook's run is, from the log's record, whenever it has moved."""
     from workbench.engine.record import open_record
 
@@ -74,10 +63,11 @@ def _report(log_directory: Path, finished: threading.Event) -> None:
         if not (log_directory / StreamLog.MARKER).exists():
             continue
         try:
-            totals = open_record(StreamLog(log_directory, create=False), _APPLICATION).totals()
-        except UnknownApplication:
+            record = open_record(StreamLog(log_directory, create=False), _APPLICATION)
+        except (UnknownApplication, LogUnavailable):  # an old log is being removed, a new one is being made
             continue
-        line = f"  batch {totals['batches']}: {totals['input_messages']:,} messages read"
-        if line != said:
-            print(line, file=sys.stderr, flush=True)
+        totals = record.totals()
+        line = f"batch {totals['batches']}: {totals['input_messages']:,} flights read, {totals['late_messages']:,} late"
+        if line != said and totals["batches"]:
+            print(f"  {time.time() - since:3.0f} s  {line}", file=sys.stderr, flush=True)
             said = line

@@ -118,7 +118,9 @@ class Recorder:
         return _run_record(rows[0]) if rows else None
 
     def runs(self) -> list[RunRecord]:
-        """All runs of this job, oldest first."""
+        """All runs of this job, oldest first; none in a log on which nothing was ever deployed."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'telemetry_run'", ()):
+            return []
         return [
             _run_record(row)
             for row in self._rows("SELECT * FROM telemetry_run WHERE job = ? ORDER BY started", (self.job,))

@@ -1,0 +1,61 @@
+"""Running a notebook with parameters, and a page of it that needs no network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+_START_SECONDS = 120
+_PLOTLY = "application/vnd.plotly.v1+json"
+
+
+def execute(
+    notebook: Path, executed: Path, parameters: Mapping[str, Any], *, cell_seconds: int, progress: bool = False
+) -> None:
+    """Run a notebook through papermill in the directory of `executed`, where the result is left.
+
+    Raises `papermill.PapermillExecutionError` when a cell fails; `executed` is written then too, with the error in it.
+    """
+    import papermill
+    from traitlets.config import Config
+
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    papermill.execute_notebook(
+        notebook,
+        executed,
+        dict(parameters),
+        cwd=str(executed.parent),
+        start_timeout=_START_SECONDS,
+        execution_timeout=cell_seconds,
+        progress_bar=progress,
+        # The kernel talks over loopback; encrypted, it has nothing to warn about.
+        config=Config({"KernelManager": {"transport_encryption": "auto"}}),
+    )
+
+
+def to_html(executed: Path, page: Path) -> None:
+    """Write a notebook as one HTML page: figures stay alive in it, and it loads nothing from anywhere."""
+    import nbformat
+    from nbconvert import HTMLExporter
+
+    notebook = nbformat.read(executed, as_version=4)  # type: ignore[no-untyped-call]
+    _figures_to_html(notebook)
+    exporter = HTMLExporter(template_name="lab", mathjax_url="", require_js_url="")  # type: ignore[no-untyped-call]
+    html, _ = exporter.from_notebook_node(notebook)
+    page.write_text(html)
+
+
+def _figures_to_html(notebook: Any) -> None:
+    """Replace plotly's own format, which only a notebook program can draw. The library goes in with the first figure."""
+    import plotly.graph_objects as go
+
+    first = True
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            figure = output.get("data", {}).get(_PLOTLY)
+            if figure is not None:
+                drawn = go.Figure(data=figure["data"], layout=figure["layout"], skip_invalid=True)
+                output["data"] = {"text/html": drawn.to_html(full_html=False, include_plotlyjs=first)}
+                first = False
