@@ -38,7 +38,7 @@ class _Writes:
         self.options = options
         with short_errors():
             if overwrite:
-                raise InvalidOption.malformed("mode", "overwrite", "'append': a stream is never overwritten")
+                raise InvalidOption.malformed("mode", "overwrite", "'append' (a stream is never overwritten)")
             for name in (options.key, options.partition, options.time):
                 if name is not None and name not in schema.names:
                     raise UnknownColumn.from_known(name, schema.names, "the DataFrame")
@@ -111,7 +111,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         with short_errors():
             if options.end:
-                raise InvalidOption.malformed("end", "true", "left out of a streaming write, which has no end")
+                raise InvalidOption.malformed("end", "true", "left out of a streaming write")
         self._writes = _Writes(options, schema, overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from workbench.errors import InvalidOption, NoEventTime, UnknownColumn
+from workbench.errors import InvalidOption, NoEventTime, SchemaMismatch, UnknownColumn
 from workbench.messages import ControlMessage, ControlRun, EndOfStreamMessage
 from workbench.partitioning import partition_of
 from workbench.systems.base import Controls, Entry, Rows
@@ -79,6 +79,8 @@ class Stream:
         nothing. Raises `SchemaMismatch`, `UnknownColumn`, `InvalidTime`, `InvalidKey`, `DiskFull`, `LogUnavailable`.
         """
         table = as_table(rows)
+        if len(rows) and not table.column_names:
+            raise SchemaMismatch.no_columns(self.name)
         index.check_partition(self._row, partition)
         schema = self.schema
         with SegmentWriter(self._log.segments_directory) as writer:
