@@ -28,7 +28,7 @@ from workbench.errors import InvalidOption, UnknownColumn
 from workbench.graph.application import Application
 from workbench.graph.stages import JobPlan, plan_job, source_streams
 from workbench.systems.log import LogLock, StreamLog
-from workbench.telemetry import Recorder
+from workbench.telemetry.recorder import Recorder
 from workbench.times import check_time_type
 
 MAX_MESSAGES = 1_000_000

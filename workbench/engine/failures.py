@@ -12,10 +12,12 @@ import re
 import traceback
 from dataclasses import asdict, dataclass
 from types import TracebackType
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from workbench.errors import TidemarkError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MARK = re.compile(r"tidemark-failure:([A-Za-z0-9+/=]+):")
 _MOST_LINES = 24

@@ -16,7 +16,8 @@ from workbench.engine.run import Record
 from workbench.errors import UnknownApplication
 from workbench.graph.stages import JobOutline
 from workbench.systems.log import StreamLog
-from workbench.telemetry import Recorder, bookkeeping_frame
+from workbench.telemetry.frames import bookkeeping_frame
+from workbench.telemetry.recorder import Recorder
 
 
 def open_record(log: StreamLog, application: str) -> Record:

@@ -20,15 +20,9 @@ from workbench.graph.stages import JobOutline, JobPlan
 from workbench.names import task_index, task_name
 from workbench.progress import ProgressSnapshot, progress_for
 from workbench.systems.log import LogLock, StreamLog
-from workbench.telemetry import (
-    BatchRecord,
-    Recorder,
-    Tally,
-    batches_frame,
-    bookkeeping_frame,
-    end_of_stream_frame,
-    watermarks_frame,
-)
+from workbench.telemetry.frames import batches_frame, bookkeeping_frame, end_of_stream_frame, watermarks_frame
+from workbench.telemetry.recorder import BatchRecord, Recorder
+from workbench.telemetry.tally import Tally
 
 if TYPE_CHECKING:
     from workbench.engine.figures import Figures

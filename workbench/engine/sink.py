@@ -16,7 +16,7 @@ from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.work import Report
 from workbench.messages import ControlMessage, ControlRun, control_from_json
 from workbench.systems.log import ControlAppend, StagedRows, StreamLog
-from workbench.telemetry import Recorder
+from workbench.telemetry.recorder import Recorder
 
 REPORT_SCHEMA = "task int, report string"
 
