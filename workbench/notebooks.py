@@ -49,13 +49,12 @@ def to_html(executed: Path, page: Path) -> None:
 
 def _figures_to_html(notebook: Any) -> None:
     """Replace plotly's own format, which only a notebook program can draw. The library goes in with the first figure."""
-    import plotly.graph_objects as go
+    from workbench.plots import page_html
 
     first = True
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             figure = output.get("data", {}).get(_PLOTLY)
             if figure is not None:
-                drawn = go.Figure(data=figure["data"], layout=figure["layout"], skip_invalid=True)
-                output["data"] = {"text/html": drawn.to_html(full_html=False, include_plotlyjs=first)}
+                output["data"] = {"text/html": page_html(figure, with_library=first)}
                 first = False

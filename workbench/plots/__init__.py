@@ -10,6 +10,7 @@ from workbench.plots._bookkeeping import bookkeeping, bookkeeping_table
 from workbench.plots._end_of_stream import end_of_stream, end_of_stream_table
 from workbench.plots._holds_back import who_holds_back, who_holds_back_table
 from workbench.plots._late_rows import late_rows, late_rows_table
+from workbench.plots._page import page_html
 from workbench.plots._theme import STATES, StateLook, task_colour, task_symbol
 from workbench.plots._watermarks import watermarks, watermarks_table
 
@@ -24,6 +25,7 @@ __all__ = [
     "end_of_stream_table",
     "late_rows",
     "late_rows_table",
+    "page_html",
     "task_colour",
     "task_symbol",
     "watermarks",
