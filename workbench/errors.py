@@ -640,7 +640,7 @@ class SchemaMismatch(TidemarkError, TypeError):
         more = [f"  and {len(differences) - 12} more"] if len(differences) > 12 else []
         return cls(
             "\n".join(
-                [f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:"] + lines + more
+                [f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:", *lines, *more]
             )
         )
 
