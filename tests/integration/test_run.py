@@ -57,6 +57,18 @@ def test_a_two_stage_job_runs_to_the_end_of_its_input_and_equals_the_truth(
         run.bookkeeping(9)
 
 
+@pytest.mark.parametrize(("containers", "max_messages"), [(1, 10_000), (3, 900)])
+def test_the_result_does_not_depend_on_containers_or_batches(
+    spark: SparkSession, log: wb.StreamLog, containers: int, max_messages: int
+) -> None:
+    tables = events(3_000, partitions=2, disorder_ms=3_600_000)
+    write_events(log, tables)
+    app = hourly(5, out_of_orderness=3_600_000)
+    run = app.deploy(spark, log, containers=containers, max_messages=max_messages).wait(timeout=120)
+    assert run.query.lastProgress["stateOperators"][0]["numShufflePartitions"] == containers
+    assert assert_hourly_is_true(log, tables) == 0
+
+
 def test_a_stopped_run_goes_on_where_it_was(spark: SparkSession, log: wb.StreamLog) -> None:
     tables = events(4_000, partitions=2, disorder_ms=0)
     write_events(log, [table.slice(0, 1_000) for table in tables], end=False)
