@@ -10,6 +10,12 @@ import shlex
 import sys
 from pathlib import Path
 
+from workbench.session import forkserver
+from workbench.session.forkserver import client
+
+DAEMON = "workbench.session.daemon"
+"""The module in the place of Spark's daemon, for the processes too for which Spark takes no setting."""
+
 _HERE = Path(__file__).resolve().parents[2]
 
 _PYTHON = """\
@@ -20,17 +26,25 @@ kept=
 IFS=:
 for entry in $PYTHONPATH {own}; do
   case $entry in
-    */pyspark.zip | */py4j-*-src.zip | *.jar | '') ;;
+    */pyspark.zip | */py4j-*-src.zip | *.jar | '') continue ;;
+  esac
+  case :$kept: in
+    *:"$entry":*) ;;
     *) kept=$kept${{kept:+:}}$entry ;;
   esac
 done
 unset IFS
 if [ -n "$kept" ]; then export PYTHONPATH="$kept"; else unset PYTHONPATH; fi
-# This one tells its progress on its output, which Spark would copy to the user's screen. Its errors stay visible.
+# As Spark has it for workers: what is equal must hash equally in all processes of a session.
+export PYTHONHASHSEED="${{PYTHONHASHSEED:-0}}"
+case $1 in -m) ;; *) exec {python} "$@" ;; esac
 case $2 in
-  pyspark.sql.streaming.transform_with_state_driver_worker) exec {python} "$@" >/dev/null ;;
+  {server}) exec {python} "$@" ;;
+  pyspark.daemon) shift 2; set -- -m {daemon} "$@" ;;
+  # This one tells its progress on its output, which Spark would copy to the user's screen. Its errors stay visible.
+  pyspark.sql.streaming.transform_with_state_driver_worker) exec >/dev/null ;;
 esac
-exec {python} "$@"
+exec {python} -I -S {client} {socket} {python} "$@"
 """
 
 
@@ -56,13 +70,22 @@ def worker_command(directory: Path, python: str = sys.executable) -> str:
     bytecode, so each process compiles PySpark again: 1.8 s instead of 0.45 s. The command takes the zip off the path;
     the PySpark installed for `python` is the same one.
 
+    A module is run by the session's fork server, if there is one.
+
     The directory that holds this package comes last on the path, so that workers have it wherever the driver found it.
 
     Where files in `directory` may not be executed, `python` itself is returned: slower, not wrong.
     """
     path = directory / "python"
-    own = "" if _HERE.name == "site-packages" else shlex.quote(str(_HERE))
-    return str(path) if _write(path, _PYTHON.format(python=shlex.quote(python), own=own)) else python
+    script = _PYTHON.format(
+        python=shlex.quote(python),
+        own="" if _HERE.name == "site-packages" else shlex.quote(str(_HERE)),
+        server=forkserver.__name__,
+        daemon=DAEMON,
+        client=shlex.quote(client.__file__),
+        socket=shlex.quote(str(directory / forkserver.SOCKET)),
+    )
+    return str(path) if _write(path, script) else python
 
 
 def java_command(directory: Path, java_home: Path) -> Path:

@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from workbench.errors import SessionConflict, SessionFailed
 from workbench.session.archive import archive_for
 from workbench.session.commands import java_command, worker_command
 from workbench.session.directory import PrivateDirectory
+from workbench.session.forkserver import ForkServer
 from workbench.session.java import find_java
 from workbench.session.settings import ROCKSDB, STATE_STORE, java_options, spark_settings
 
@@ -28,6 +30,7 @@ class _Running(NamedTuple):
     session: SparkSession
     asked: dict[str, object]
     directory: PrivateDirectory
+    server: ForkServer | None
 
 
 _lock = threading.RLock()
@@ -86,6 +89,8 @@ def stop_session(*, seconds: float = 15) -> None:
             running.session.stop()
         finally:
             _end_jvm(seconds)
+            if running.server is not None:
+                running.server.stop()
             running.directory.remove()
 
 
@@ -94,13 +99,17 @@ def _start(
 ) -> _Running:
     java = find_java()
     directory = PrivateDirectory.create("tidemark-session-")
+    server = None
     try:
         settings = spark_settings(app_name, cores, memory, ui, config, directory.path)
         settings[_JAVA_OPTIONS] = java_options(directory.path, archive_for(java), settings.get(_JAVA_OPTIONS, ""))
         if SparkContext._gateway is not None:
             # The JVM of a session that was stopped: it would not take our options.
             _end_jvm(seconds=15)
-        with _environment(java_command(directory.path, java.home), worker_command(directory.path)):
+        python = worker_command(directory.path)
+        with _environment(java_command(directory.path, java.home), python):
+            if python != sys.executable:
+                server = ForkServer.start(directory.path, python)
             try:
                 session = SparkSession.builder.config(
                     conf=SparkConf(False).setAll(list(settings.items()))
@@ -109,9 +118,11 @@ def _start(
                 raise SessionFailed.from_cause(error) from error
     except BaseException:
         _end_jvm(seconds=2)
+        if server is not None:
+            server.stop()
         directory.remove()
         raise
-    return _Running(session, asked, directory)
+    return _Running(session, asked, directory, server)
 
 
 def _end_jvm(seconds: float) -> None:
@@ -193,6 +204,8 @@ def _forget() -> None:
     """In a forked child: the JVM belongs to the parent, which goes on using it."""
     global _running, _lock
     _lock = threading.RLock()
+    if _running is not None and _running.server is not None:
+        _running.server.release()
     _running = None
     SparkContext._gateway = None
     SparkContext._jvm = None

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from workbench.errors import InvalidSetting
+from workbench.session.commands import DAEMON
 
 STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -39,7 +40,7 @@ def spark_settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(directory / "local"),
         "spark.sql.warehouse.dir": (directory / "warehouse").as_uri(),
-        "spark.python.daemon.module": "workbench.session.daemon",
+        "spark.python.daemon.module": DAEMON,
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
