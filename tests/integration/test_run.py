@@ -160,7 +160,10 @@ def test_what_can_not_run_is_refused_before_anything_runs(spark: SparkSession, l
 
 def test_a_changed_window_is_refused_over_the_state_of_another(spark: SparkSession, log: wb.StreamLog) -> None:
     write_events(log, events(10, partitions=2, disorder_ms=0))
-    hourly(2).deploy(spark, log).wait(timeout=60)
+    hourly(2).deploy(spark, log, containers=1).wait(timeout=60)
+    assert hourly(2).deploy(spark, log).wait(timeout=60).status == "finished", "as many containers as there were"
+    with pytest.raises(IncompatibleCheckpoint, match="containers: was 1, is 2"):
+        hourly(2).deploy(spark, log, containers=2)
     app = wb.Application("hourly")
     (
         app.input("events", event_time="at")

@@ -54,7 +54,6 @@ class LocalJob:
     """A deployed job, stepped batch by batch."""
 
     def __init__(self, application: Application, log: StreamLog, **options: Any) -> None:
-        options.setdefault("containers", 1)
         self.deployment: Deployment = prepare(application, log, **options)
         self.reader = JobReader(json.loads(self.deployment.source["job"]))
         self.offset: dict[str, Any] = self.reader.initialOffset()

@@ -60,6 +60,15 @@ def open_checkpoint(directory: Path, plan: JobPlan, containers: int) -> Checkpoi
     return Checkpoint(directory, id, fresh=True)
 
 
+def containers_of(directory: Path) -> int | None:
+    """How many containers an existing checkpoint has its state in; None for a new one.
+
+    Spark keeps one part of the state for each, so a machine with more cores goes on with as many as there were.
+    """
+    identity = directory / _IDENTITY
+    return int(json.loads(identity.read_text())["shape"]["containers"]) if identity.exists() else None
+
+
 def read_identity(directory: Path, application: str) -> str:
     """The id of an existing checkpoint; `IncompatibleCheckpoint` where there is none."""
     identity = directory / _IDENTITY

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from workbench.engine.checkpoint import Checkpoint, checkpoint_directory, open_checkpoint
+from workbench.engine.checkpoint import Checkpoint, checkpoint_directory, containers_of, open_checkpoint
 from workbench.engine.planning import Positions
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
@@ -74,7 +74,8 @@ def deploy(
 ) -> Run:
     """Start a run and return its handle at once.
 
-    containers: Spark partitions that host the tasks; by default one for each core, at most one for each task.
+    containers: Spark partitions that host the tasks; by default as the checkpoint has them, in a new one one
+        for each core; at most one for each task.
     max_messages: how many source messages one batch may admit over all tasks.
     routing: "broadcast" or "aggregate" for `watermark`, `end_of_stream` and `drain` (see `Routing`).
     checkpoint: directory of the checkpoint; by default one in the log's directory, found by the application's name.
@@ -88,7 +89,8 @@ def deploy(
     deployment = prepare(
         application,
         log,
-        containers=containers or spark.sparkContext.defaultParallelism,
+        containers=containers,
+        cores=spark.sparkContext.defaultParallelism,
         max_messages=max_messages,
         routing=routing,
         checkpoint=checkpoint,
@@ -114,7 +116,8 @@ def prepare(
     application: Application,
     log: StreamLog,
     *,
-    containers: int,
+    containers: int | None = None,
+    cores: int = 1,
     max_messages: int = MAX_MESSAGES,
     routing: Routing | Mapping[str, str] | None = None,
     checkpoint: str | Path | None = None,
@@ -130,12 +133,12 @@ def prepare(
     existing = {name: log.stream(name).partitions for name in log.streams()}
     plan = plan_job(application.name, application.nodes, existing | sources)
     _check_event_times(plan, log)
-    containers = min(containers, plan.tasks)
 
     lock = log.lock(application.name, run_id)
     try:
         directory = Path(checkpoint) if checkpoint else checkpoint_directory(log, application.name)
-        opened = open_checkpoint(directory, plan, containers)
+        hosts = min(containers or containers_of(directory) or cores, plan.tasks)
+        opened = open_checkpoint(directory, plan, hosts)
         epoch = log.raise_epoch(application.name)
         log.sweep()
         for output in plan.outputs:
@@ -153,12 +156,12 @@ def prepare(
         lock=lock,
         recorder=recorder,
         checkpoint=opened,
-        containers=containers,
+        containers=hosts,
         started=started,
         source=source_options(
             job=application.name,
             log=log,
-            slots=slots(plan.tasks, containers),
+            slots=slots(plan.tasks, hosts),
             inputs=_intermediate_first(plan),
             initial=_initial_positions(plan, log),
             limit=max_messages,
