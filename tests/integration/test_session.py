@@ -128,6 +128,116 @@ def test_a_process_that_just_ends_leaves_no_java_and_a_second_session_can_follow
     assert result["left"] == []
 
 
+@pytest.mark.slow
+def test_workers_are_forked_from_one_server_and_start_as_ever_when_it_is_gone(empty: Path) -> None:
+    script = """
+        import json, os, pathlib, signal, sys, traceback
+        import pandas as pd
+        import psutil
+        from pyspark.sql.functions import pandas_udf, udf
+        from workbench.session import local, local_session, stop_session
+        from workbench.session.training import train
+
+        pathlib.Path("beside_the_notebook.py").write_text("VALUE = 1")
+        spark = local_session(cores=2, config={"spark.executorEnv.MY_OWN": "a value"})
+        pathlib.Path("made_later.py").write_text("VALUE = 20")
+        server = local._running.server.pid
+
+        @udf("int")
+        def with_modules(value):
+            import beside_the_notebook, made_later
+            return value + beside_the_notebook.VALUE + made_later.VALUE
+
+        @pandas_udf("double")
+        def with_pandas(values: pd.Series) -> pd.Series:
+            return values * 0.5
+
+        @udf("int")
+        def failing(value):
+            return value + "a user's own mistake"
+
+        def about_worker(_):
+            worker = psutil.Process()
+            return worker.parent().ppid(), os.environ.get("MY_OWN"), os.getcwd(), os.path.isdir(sys.path[0]), sys.path[0]
+
+        def look():
+            rows = spark.range(2).select(with_modules("id"), with_pandas("id")).collect()
+            try:
+                spark.range(1).select(failing("id")).collect()
+            except Exception as error:
+                reason = str(error)
+            [about] = spark.sparkContext.parallelize([0], 1).map(about_worker).collect()
+            return {"rows": sorted(map(list, rows)), "reason": reason, "about": about}
+
+        served = look()
+        train(spark)
+        # The server dies in the middle of a session: what runs goes on, and what starts from now on does so by itself.
+        os.kill(server, signal.SIGKILL)
+        psutil.Process(server).wait(10)
+        orphaned = look()
+        train(spark)
+        family = [p.pid for p in psutil.Process().children(recursive=True)]
+        print("stopping", file=sys.stderr, flush=True)
+        stop_session()
+        left = psutil.wait_procs([psutil.Process(pid) for pid in family if psutil.pid_exists(pid)], timeout=10)[1]
+        second = local_session(cores=2)
+        [about] = second.sparkContext.parallelize([0], 1).map(about_worker).collect()
+        again = [about[0], local._running.server.pid]
+        family = psutil.Process().children(recursive=True)
+        stop_session()
+        left += psutil.wait_procs(family, timeout=10)[1]
+        for module in ("beside_the_notebook.py", "made_later.py"):
+            os.unlink(module)
+        print(json.dumps({
+            "served": served, "orphaned": orphaned, "server": server, "again": again, "left": [str(p) for p in left],
+        }))
+    """
+    result, errors = run(script, empty)
+    assert errors.partition("stopping")[0] == ""
+    assert result["left"] == [], "files, and processes"
+    for look in (result["served"], result["orphaned"]):
+        assert look["rows"] == [[21, 0.0], [22, 0.5]]
+        assert "TypeError: unsupported operand type(s) for +: 'int' and 'str'" in look["reason"]
+        assert 'File "<string>", line' in look["reason"] and "forkserver" not in look["reason"]
+        assert look["about"][1:] == ["a value", str(empty), True, str(empty)]
+    assert result["served"]["about"][0] == result["server"]
+    assert result["again"][0] == result["again"][1] != result["server"]
+
+
+@pytest.mark.slow
+def test_nothing_is_left_running_when_the_driver_is_killed(empty: Path) -> None:
+    psutil = pytest.importorskip("psutil")
+    script = """
+        import sys, time
+        from workbench.session import local, local_session
+        from workbench.session.training import TrainingSource
+        spark = local_session(cores=2)
+        spark.sparkContext.parallelize([0], 1).map(lambda n: n).collect()
+        spark.dataSource.register(TrainingSource)
+        query = spark.readStream.format(TrainingSource.name()).load().writeStream.format("noop").start()
+        query.processAllAvailable()
+        print(local._running.server.pid, flush=True)
+        time.sleep(600)
+    """
+    driver = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        cwd=empty,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert driver.stdout is not None
+    server = psutil.Process(int(driver.stdout.readline()))
+    assert len(server.children()) >= 2
+    family = psutil.Process(driver.pid).children(recursive=True)
+    assert server in family
+    driver.kill()
+    driver.communicate()
+    assert psutil.wait_procs(family, timeout=20)[1] == []
+
+
 def test_workers_import_the_installed_pyspark_and_have_pandas_and_this_package_before_they_are_asked(
     spark: SparkSession,
 ) -> None:

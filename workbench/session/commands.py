@@ -44,7 +44,7 @@ case $2 in
   # This one tells its progress on its output, which Spark would copy to the user's screen. Its errors stay visible.
   pyspark.sql.streaming.transform_with_state_driver_worker) exec >/dev/null ;;
 esac
-exec {python} -I -S {client} {socket} {python} "$@"
+exec {python} -I -S {client} {directory} {python} "$@"
 """
 
 
@@ -83,7 +83,7 @@ def worker_command(directory: Path, python: str = sys.executable) -> str:
         server=forkserver.__name__,
         daemon=DAEMON,
         client=shlex.quote(client.__file__),
-        socket=shlex.quote(str(directory / forkserver.SOCKET)),
+        directory=shlex.quote(str(directory)),
     )
     return str(path) if _write(path, script) else python
 

@@ -15,8 +15,7 @@ import socket
 import subprocess
 from pathlib import Path
 
-SOCKET = "forks"
-"""The server's socket in the session's private directory."""
+from workbench.session.forkserver.client import Address
 
 _SETTINGS = {
     # As Spark has it for its workers: what is equal must hash equally in all of them.
@@ -40,11 +39,12 @@ class ForkServer:
         """Start the server of the session in `directory` with the command `python`, and do not wait for it.
 
         Whoever asks before it is ready is queued by the system, and told by the system if it ends before. None where a
-        socket cannot be made, as when the path is too long: Python then starts as ever.
+        socket cannot be made: Python then starts as ever.
         """
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
             try:
-                listener.bind(str(directory / SOCKET))
+                with Address(directory) as path:
+                    listener.bind(path)
                 listener.listen(socket.SOMAXCONN)
             except OSError:
                 return None

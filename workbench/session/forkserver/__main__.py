@@ -25,13 +25,15 @@ def main() -> Request | None:
     # Java opens as many files as it may, and so may the processes that it starts.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    # What lives after the imports lives as long as the server: collections neither look for garbage in it now, nor visit
+    # it in children later and so copy its memory.
+    gc.disable()
     preload([*FOR_TASKS, *FOR_QUERIES])
+    gc.freeze()
+    gc.enable()
     if len(os.listdir("/proc/self/task")) > 1:
         # Some installed package started a thread when it was imported. A fork of that is not a fresh Python.
         return None
-    # What lives now lives as long as the server: collections in children then neither visit it nor copy its memory.
-    gc.collect()
-    gc.freeze()
     return Server(listener, _LIFELINE, interpreter).serve()
 
 

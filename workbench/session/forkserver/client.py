@@ -1,6 +1,6 @@
 """Where Spark starts Python: asks the fork server for the process, and stands in for it until it ends.
 
-Run as a file, isolated and without `site`, with the server's socket, the Python to fall back on, and the arguments that
+Run as a file, isolated and without `site`, with the session's private directory, the Python to fall back on, and the arguments that
 Python was to get. Nothing is imported that costs milliseconds: this start is what remains of each process's start.
 
 Where the server is not to be had, this process becomes the Python that was asked for: slower, not wrong.
@@ -23,9 +23,29 @@ NUMBER = 8
 _LONGEST_WAIT_SECONDS = 60
 
 
-def main(path: str, python: str, arguments: list[str]) -> NoReturn:
+_NAME = "forks"
+
+
+class Address:
+    """The path of the server's socket in `directory`, for as long as the context lasts.
+
+    A socket's path may have 107 bytes, and directories of users have more. This one goes by the number of the directory.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = directory
+
+    def __enter__(self) -> str:
+        self._number = os.open(self._directory, os.O_DIRECTORY)
+        return f"/proc/self/fd/{self._number}/{_NAME}"
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._number)
+
+
+def main(directory: str, python: str, arguments: list[str]) -> NoReturn:
     """Have `python arguments` run, with this process's environment, directory and standard streams; end as it does."""
-    connection = _ask(path, arguments)
+    connection = _ask(directory, arguments)
     pid = None if connection is None else _number(connection)
     if connection is None or not pid:
         os.execv(python, [python, *arguments])
@@ -38,12 +58,13 @@ def main(path: str, python: str, arguments: list[str]) -> NoReturn:
     _end_as(_outlive_server(pid) if status is None else status)
 
 
-def _ask(path: str, arguments: list[str]) -> _socket.socket | None:
+def _ask(directory: str, arguments: list[str]) -> _socket.socket | None:
     try:
         request = marshal.dumps((os.getcwdb(), [os.fsencode(each) for each in arguments], dict(os.environb)))
         connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         connection.settimeout(_LONGEST_WAIT_SECONDS)
-        connection.connect(path)
+        with Address(directory) as path:
+            connection.connect(path)
         streams = b"".join(stream.to_bytes(4, sys.byteorder) for stream in (0, 1, 2))
         connection.sendmsg(
             [len(request).to_bytes(NUMBER, sys.byteorder)], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)]

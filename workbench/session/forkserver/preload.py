@@ -17,8 +17,10 @@ from importlib import import_module
 
 FOR_TASKS = (
     "pandas",
-    "pyarrow",
+    "pyarrow.acero",
+    "pyarrow.pandas_compat",
     "pyspark.worker",
+    "pyspark.sql.streaming.proto.StateMessage_pb2",
     "pyspark.sql.streaming.stateful_processor_util",
     "workbench.engine.task",
 )

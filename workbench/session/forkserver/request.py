@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import marshal
 import os
@@ -9,8 +10,9 @@ import re
 import runpy
 import socket
 import sys
+import threading
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from workbench.session.forkserver.client import NUMBER
 
@@ -23,6 +25,8 @@ _READ_AT_START = re.compile(
 _ONLY_SET_OR_NOT = ("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE")
 _UNSET_MEANS = {"OPENBLAS_NUM_THREADS": "1"}
 _STREAMS = 3
+_FLUSH_FAILED = 120
+"""Python's own exit code for it."""
 
 
 class Interpreter(NamedTuple):
@@ -89,8 +93,8 @@ class Request(NamedTuple):
         for stream in self.streams:
             os.close(stream)
 
-    def become(self) -> None:
-        """In a forked child: be `python -m MODULE …` from here on, with all that Python does itself at the end."""
+    def become(self) -> NoReturn:
+        """In a forked child: be `python -m MODULE …` from here on, and end as that does."""
         for target, stream in enumerate(self.streams):
             os.dup2(stream, target)
         self.close()
@@ -104,7 +108,38 @@ class Request(NamedTuple):
         importlib.invalidate_caches()
         try:
             runpy.run_module(module, run_name="__main__", alter_sys=True)
-        except Exception as error:
+            status = 0
+        except SystemExit as wish:
+            status = _status(wish.code)
+        except BaseException as error:
             # As Python would print it: without the frames that called.
-            sys.excepthook(type(error), error, error.__traceback__ and error.__traceback__.tb_next)
-            sys.exit(1)
+            trace = error.__traceback__ and error.__traceback__.tb_next
+            sys.excepthook(type(error), error.with_traceback(trace), trace)
+            status = 1
+        _end(status)
+
+
+def _status(code: object) -> int:
+    """What Python makes of the argument of `sys.exit`."""
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code & 0xFF
+    print(code, file=sys.stderr)
+    return 1
+
+
+def _end(status: int) -> NoReturn:
+    """Exit like Python, but let the system free the memory.
+
+    Python would take apart each imported module, and to do so copy all that is shared: 50 ms and 70 MB for nothing.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads that are to be waited for
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None and not stream.closed:
+                stream.flush()
+        except OSError:
+            status = status or _FLUSH_FAILED
+    os._exit(status)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from workbench.session.forkserver.client import NUMBER, REFUSED
 from workbench.session.forkserver.request import Interpreter, Request
 
-_LEAVE_SECONDS = 5.0
+_LEAVE_SECONDS = 3.0
 _CLIENT_SECONDS = 5.0
 
 
@@ -142,8 +142,8 @@ class Server:
             self._end(child, after=_LEAVE_SECONDS)
 
     def _end(self, child: _Child, after: float) -> None:
-        if not child.ends:
-            first = time.monotonic() + after
+        first = time.monotonic() + after
+        if not child.ends or first < child.ends[0][0]:
             child.ends = [(first, signal.SIGTERM), (first + _LEAVE_SECONDS, signal.SIGKILL)]
 
     def _end_overdue(self) -> None:
