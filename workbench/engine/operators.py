@@ -137,7 +137,8 @@ class UserOperator(Operator):
     def call(self, function: Callable[[pd.DataFrame], Any], batch: Batch) -> Any:
         """Call a user's function; its exception becomes a report with the first row that makes it fail."""
         try:
-            return function(batch.frame)
+            # Columns are shared, as Arrow data never change: what the function assigns stays in its own frame.
+            return function(batch.frame.copy())
         except Exception as error:
             raise self._user_failure(error, function, batch) from error
 
@@ -162,6 +163,8 @@ class UserOperator(Operator):
             raise self._refused(
                 f"The function of {self.node.label!r} returned a column that has no Arrow type: {error}", batch
             ) from error
+        except ValueError as error:
+            raise self._refused(f"The function of {self.node.label!r} returned no table: {error}", batch) from error
         return returned
 
 
@@ -206,6 +209,9 @@ class FilterOperator(UserOperator):
             raise self._user_failure(error, lambda frame: frame.eval(expression, engine="python"), batch) from error
 
     def _mask(self, kept: Any, batch: Batch) -> pa.Array:
+        if isinstance(kept, pd.DataFrame):
+            hint = " '=' assigns; to compare, write '=='." if isinstance(self.node.predicate, str) else ""
+            raise self._refused(f"{self.node.label!r} must give one boolean for each row, not a frame.{hint}", batch)
         values = pa.array(kept, from_pandas=True) if not isinstance(kept, bool) else pa.array([kept] * len(batch))
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
