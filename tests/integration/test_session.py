@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from workbench.errors import SessionConflict
-from workbench.session import local_session
+from workbench.session import local, local_session
 from workbench.session.settings import ROCKSDB, STATE_STORE
 
 ROOT = Path(__file__).parents[2]
@@ -202,6 +202,27 @@ def test_workers_are_forked_from_one_server_and_start_as_ever_when_it_is_gone(em
         assert look["about"][1:] == ["a value", str(empty), True, str(empty)]
     assert result["served"]["about"][0] == result["server"]
     assert result["again"][0] == result["again"][1] != result["server"]
+
+
+@pytest.mark.slow
+def test_a_session_may_stop_at_once_while_it_is_still_warming_up(empty: Path) -> None:
+    script = """
+        import json
+        from workbench.session import local, local_session, stop_session
+        local_session(cores=1)
+        warming = local._running.warming
+        was_warming = warming.is_alive()
+        stop_session()
+        print(json.dumps({"was_warming": was_warming, "is_warming": warming.is_alive()}))
+    """
+    result, errors = run(script, empty)
+    assert (result["was_warming"], result["is_warming"], result["left"], errors) == (True, False, [], "")
+
+
+def test_what_a_job_loads_is_loaded_before_it_asks(spark: SparkSession) -> None:
+    assert local._running is not None
+    local._running.warming.join(20)
+    assert list(local._running.directory.path.glob("librocksdbjni*.so")), "the state store's library is unpacked"
 
 
 @pytest.mark.slow

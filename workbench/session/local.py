@@ -22,6 +22,7 @@ from workbench.session.directory import PrivateDirectory
 from workbench.session.forkserver import ForkServer
 from workbench.session.java import find_java
 from workbench.session.settings import ROCKSDB, STATE_STORE, java_options, spark_settings
+from workbench.session.warming import warm_up
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -31,6 +32,7 @@ class _Running(NamedTuple):
     asked: dict[str, object]
     directory: PrivateDirectory
     server: ForkServer | None
+    warming: threading.Thread
 
 
 _lock = threading.RLock()
@@ -82,6 +84,8 @@ def stop_session(*, seconds: float = 15) -> None:
         if _running is None:
             return
         running, _running = _running, None
+        # Py4J would tell the user of a call that breaks off.
+        running.warming.join(seconds)
         try:
             if _is_alive(running.session):
                 for query in running.session.streams.active:
@@ -122,7 +126,7 @@ def _start(
             server.stop()
         directory.remove()
         raise
-    return _Running(session, asked, directory, server)
+    return _Running(session, asked, directory, server, warm_up(session))
 
 
 def _end_jvm(seconds: float) -> None:
