@@ -1,114 +1,246 @@
-"""Watching a victim process from outside, and killing it at a chosen moment of a chosen batch.
+"""Watching a run in another process from outside, and killing it at a chosen moment of a chosen batch.
 
-The moments are what Spark and the log leave on disk; the product has no hooks for tests.
+The moments are what Spark and the log leave on the disk; the product has no hooks for tests.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-MOMENTS = ("plan", "write", "state", "commit", "done")
-"""Plan logged; first segment staged; first task's state committed; batch in the log; batch in Spark's commit log."""
+import psutil
+
+from workbench.systems.log import StreamLog
+
+EVENTS = ("plan", "write", "state", "commit", "done")
+"""Of a batch, in their order: its plan is logged; its first segment is staged; a container has committed its state; it is
+in the log; it is in Spark's log of commits."""
+
+START_EVENTS = ("lock", "identity", "recorded", "query")
+"""Of a deployment, in their order: it has the lock; its checkpoint has an identity; the run is recorded; Spark has begun."""
+
+_ROOT = Path(__file__).resolve().parents[2]
+_POLL_SECONDS = 0.001
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Right after `event` of batch `batch`, or `delay` seconds later (before whatever comes next)."""
+    """When `event` of `batch` (a deployment's events have none) can first be seen, or `delay` seconds after."""
 
     event: str
-    batch: int
+    batch: int = -1
     delay: float = 0.0
 
 
-def run_and_kill(log: Path, moment: Moment, *, max_messages: int, timeout: float = 120.0) -> bool:
-    """Start the victim on `log` and SIGKILL its whole process group at `moment`. False if it finished before."""
-    victim = start(log, max_messages)
-    try:
-        reached = _condition(log, moment)
+class Watch:
+    """What a log shows of its one job while others write it. Segments and states count if they are newer than this."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.checkpoint = log / "checkpoints" / "1"
+        self._old_segments = self._segments()
+        self._old_states = self._states()
+        self._old_runs = self._ask("SELECT count(*) FROM telemetry_run")
+        self._old_lock = self._lock()
+
+    def has(self, event: str, batch: int = -1) -> bool:
+        """Whether the event has taken place."""
+        match event:
+            case "plan":
+                return (self.checkpoint / "offsets" / str(batch)).exists()
+            case "write":
+                return self.committed() == batch and self._staged()
+            case "state":
+                return any(self._state_is_new(path) for path in self._states_of(batch))
+            case "commit":
+                return self.committed() > batch
+            case "done":
+                return (self.checkpoint / "commits" / str(batch)).exists()
+            case "lock":
+                return self._lock() != self._old_lock
+            case "identity":
+                return (self.checkpoint / "tidemark.json").exists()
+            case "recorded":
+                return self._ask("SELECT count(*) FROM telemetry_run") > self._old_runs
+            case "query":
+                return (self.checkpoint / "metadata").exists()
+        raise ValueError(event)
+
+    def committed(self) -> int:
+        """How many batches are in the log."""
+        return self._ask("SELECT coalesce(max(batch) + 1, 0) FROM telemetry_batch")
+
+    def last_event(self) -> str:
+        """What came last, of the newest batch that is planned: one of `EVENTS`, or "nothing" before any plan."""
+        offsets = self.checkpoint / "offsets"
+        planned = [int(path.name) for path in offsets.iterdir() if path.name.isdecimal()] if offsets.is_dir() else []
+        if not planned:
+            return "nothing"
+        reached = [event for event in EVENTS if self.has(event, max(planned))]
+        return reached[-1]
+
+    def _staged(self) -> bool:
+        fresh = self._segments() - self._old_segments
+        with self._index() as index:
+            return any(index("SELECT count(*) FROM file WHERE path = ?", file) == 0 for file in fresh)
+
+    def _segments(self) -> set[str]:
+        segments = self.log / "segments"
+        return {path.relative_to(segments).as_posix() for path in segments.glob("*/*.arrow")}
+
+    def _states(self) -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in self.checkpoint.glob("state/0/*/*.changelog")}
+
+    def _states_of(self, batch: int) -> Iterator[Path]:
+        return (self.checkpoint / "state" / "0").glob(f"*/{batch + 1}.changelog")
+
+    def _state_is_new(self, path: Path) -> bool:
+        with suppress(FileNotFoundError):
+            return path.stat().st_mtime_ns != self._old_states.get(path)
+        return False
+
+    def _lock(self) -> list[str]:
+        return [path.read_text() for path in (self.log / "locks").glob("*.lock")]
+
+    def _ask(self, query: str) -> int:
+        with self._index() as index:
+            return index(query)
+
+    @contextmanager
+    def _index(self) -> Iterator[Callable[..., int]]:
+        """Asks the index for one number, 0 where it has no such table yet."""
+        with closing(sqlite3.connect(f"file:{self.log / StreamLog.MARKER}?mode=ro", uri=True, timeout=5)) as index:
+
+            def ask(query: str, *values: str) -> int:
+                try:
+                    return int(index.execute(query, values).fetchone()[0])
+                except sqlite3.OperationalError as error:
+                    if "no such table" not in str(error):
+                        raise
+                    return 0
+
+            yield ask
+
+
+class Victim:
+    """A process that runs the job, in a session of its own with all that it starts: JVM, daemons and workers."""
+
+    def __init__(self, log: Path, max_messages: int, temporary: Path) -> None:
+        self.watch = Watch(log)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.victim", str(log), str(max_messages)],
+            cwd=_ROOT,
+            env={**os.environ, "PYTHONPATH": str(_ROOT), "TMPDIR": str(temporary)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self.pid = self._process.pid
+
+    def reach(self, moment: Moment, timeout: float = 120.0) -> bool:
+        """Wait for the moment. False if the job had finished before."""
         deadline = time.monotonic() + timeout
-        while not reached():
-            if victim.poll() is not None:
-                assert victim.returncode == 0, victim.stderr.read().decode() if victim.stderr else ""
+        while not self.watch.has(moment.event, moment.batch):
+            if self._process.poll() is not None:
+                self._check_success()
                 return False
-            assert time.monotonic() < deadline, f"the victim never came to {moment}"
-            time.sleep(0.0005)
+            assert time.monotonic() < deadline, f"{moment} did not come in {timeout} s"
+            time.sleep(_POLL_SECONDS)
         time.sleep(moment.delay)
         return True
-    finally:
-        end(victim)
+
+    def finish(self, timeout: float = 240.0) -> None:
+        """Wait for the end of the job."""
+        self._process.wait(timeout)
+        self._check_success()
+
+    def kill(self) -> None:
+        """SIGKILL all at once; return when none is left."""
+        # Spark's daemons lead process groups of their own, so the group alone would spare the workers.
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        deadline = time.monotonic() + 30
+        while self.send(signal.SIGKILL):
+            assert time.monotonic() < deadline, f"still alive: {self.members()}"
+            time.sleep(0.005)
+        self._process.wait(30)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
+    def kill_driver_only(self) -> None:
+        """SIGKILL the Python process that holds the lock, and nothing else."""
+        self._process.kill()
+        self._process.wait(30)
+
+    def send(self, number: signal.Signals, *, spare_driver: bool = False) -> int:
+        """Send a signal to every process of the session; how many there were."""
+        members = [member for member in self.members() if not (spare_driver and member.pid == self.pid)]
+        for member in members:
+            with suppress(psutil.NoSuchProcess):
+                member.send_signal(number)
+        return len(members)
+
+    def members(self) -> list[psutil.Process]:
+        """The living processes of the victim's session, whoever their parent is now."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getsid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def _check_success(self) -> None:
+        if self._process.returncode:
+            assert self._process.stderr is not None
+            raise AssertionError(self._process.stderr.read().decode())
 
 
-def run_to_end(log: Path, *, max_messages: int, timeout: float = 240.0) -> None:
-    """Run the victim undisturbed."""
-    victim = start(log, max_messages)
+@dataclass
+class Scene:
+    """One log and its victims, one after the other."""
+
+    log: Path
+    max_messages: int
+    temporary: Path
+
+    @contextmanager
+    def victim(self) -> Iterator[Victim]:
+        """A victim that is surely dead at the end of the block, with everything it started."""
+        victim = Victim(self.log, self.max_messages, self.temporary)
+        try:
+            yield victim
+        finally:
+            victim.kill()
+        assert victim.members() == []
+
+    def kill_at(self, moment: Moment) -> str | None:
+        """Start the job and kill it at the moment. What it did last, or None where the moment is in the past."""
+        if moment.event not in ("lock", "recorded", "write", "state") and Watch(self.log).has(
+            moment.event, moment.batch
+        ):
+            return None
+        with self.victim() as victim:
+            if not victim.reach(moment):
+                return None
+        return victim.watch.last_event()
+
+
+@contextmanager
+def scene(log: Path, max_messages: int) -> Iterator[Scene]:
+    """A place for victims; what they leave among the temporary files goes with it."""
+    # Short, as sockets lie in it, and their paths may not be long.
+    temporary = Path(tempfile.mkdtemp(prefix="tm-"))
     try:
-        _, errors = victim.communicate(timeout=timeout)
-        assert victim.returncode == 0, errors.decode()
+        yield Scene(log, max_messages, temporary)
     finally:
-        end(victim)
-
-
-def start(log: Path, max_messages: int) -> subprocess.Popen[bytes]:
-    root = Path(__file__).resolve().parents[2]
-    return subprocess.Popen(
-        [sys.executable, "-m", "tests.faults.victim", str(log), str(max_messages)],
-        cwd=root,
-        env={**os.environ, "PYTHONPATH": str(root)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-
-
-def end(victim: subprocess.Popen[bytes]) -> None:
-    """SIGKILL everything the victim started, and wait until it is gone."""
-    with suppress(ProcessLookupError):
-        os.killpg(victim.pid, signal.SIGKILL)
-    victim.wait(30)
-    if victim.stderr:
-        victim.stderr.close()
-
-
-def _condition(log: Path, moment: Moment) -> Callable[[], bool]:
-    checkpoint = log / "checkpoints" / "1"
-    batch = moment.batch
-    match moment.event:
-        case "plan":
-            return (checkpoint / "offsets" / str(batch)).exists
-        case "write":
-            segments = log / "segments"
-            before = _committed_batches(log)
-            return lambda: _committed_batches(log) >= min(batch, max(before, batch)) and _uncommitted(log, segments)
-        case "state":
-            state = checkpoint / "state" / "0"
-            return lambda: any(state.glob(f"*/{batch + 1}.changelog")) or any(state.glob(f"*/{batch + 1}_*.changelog"))
-        case "commit":
-            return lambda: _committed_batches(log) > batch
-        case "done":
-            return (checkpoint / "commits" / str(batch)).exists
-    raise ValueError(moment.event)
-
-
-def _committed_batches(log: Path) -> int:
-    return _ask(log, "SELECT coalesce(max(batch) + 1, 0) FROM telemetry_batch")
-
-
-def _ask(log: Path, query: str) -> int:
-    try:
-        with closing(sqlite3.connect(f"file:{log / 'log.sqlite'}?mode=ro", uri=True, timeout=5)) as connection:
-            return int(connection.execute(query).fetchone()[0])
-    except sqlite3.OperationalError:  # before the first deployment has made its tables
-        return 0
-
-
-def _uncommitted(log: Path, segments: Path) -> bool:
-    raise NotImplementedError
+        shutil.rmtree(temporary)
