@@ -16,7 +16,7 @@ test: lint  ## lint, then every test but the fault sweep and the browser
 	@$(PY) -m pytest
 
 lab: setup  ## open JupyterLab on the notebooks
-	@$(PY) -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks \
+	@$(PY) -m jupyterlab $$([ "$$(id -u)" = 0 ] && echo --allow-root) --ServerApp.ip=127.0.0.1 --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/notebooks \
 	  --LabApp.news_url= $(LAB)
 
 bench: setup  ## measure; prints a table, writes var/bench/results.json

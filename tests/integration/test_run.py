@@ -212,3 +212,23 @@ def test_the_user_can_end_a_live_stream_and_functions_see_arrow_types(spark: Spa
     out = log.stream("out").to_pandas()
     assert len(out) == 51
     assert set(out["types"]) == {"timestamp[ms, tz=UTC][pyarrow],string[pyarrow],double[pyarrow],int64[pyarrow]"}
+
+
+def test_a_function_may_close_over_a_table_of_some_megabytes(spark: SparkSession, log: wb.StreamLog) -> None:
+    write_events(log, events(200, partitions=1, disorder_ms=0))
+    names = pd.DataFrame({"id": range(300_000), "name": [f"name of {n}" for n in range(300_000)]})
+    app = wb.Application("closure")
+    app.input("events").map(lambda frame: frame.merge(names, on="id", how="left")).send_to("out")
+    app.deploy(spark, log).wait(timeout=60)
+    out = log.stream("out").to_pandas()
+    assert (out["name"] == "name of " + out["id"].astype(str)).all()
+
+
+def test_a_finished_application_deployed_again_is_finished_without_a_word(
+    spark: SparkSession, log: wb.StreamLog, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_events(log, events(200, partitions=1, disorder_ms=0))
+    hourly(2).deploy(spark, log).wait(timeout=60)
+    capfd.readouterr()
+    assert hourly(2).deploy(spark, log).wait(timeout=60).status == "finished"
+    assert capfd.readouterr().err == ""

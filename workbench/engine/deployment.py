@@ -109,6 +109,7 @@ def deploy(
         query=query,
         lock=deployment.lock,
         started=deployment.started,
+        checkpoint=deployment.checkpoint.directory,
     )
 
 

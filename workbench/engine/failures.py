@@ -106,7 +106,8 @@ def user_line(trace: TracebackType | None) -> str:
     own = [
         frame
         for frame in frames
-        if "/site-packages/" not in frame.filename
+        if (frame.filename.startswith(("/", "<")) and not frame.filename.startswith("<frozen"))
+        and "/site-packages/" not in frame.filename
         and "/workbench/" not in frame.filename
         and "/lib/python3" not in frame.filename
     ]

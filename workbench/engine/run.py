@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -112,6 +113,7 @@ class Run(Record):
         query: StreamingQuery,
         lock: LogLock,
         started: int,
+        checkpoint: Path,
     ) -> None:
         super().__init__(log, plan.outline, recorder)
         self.run_id = run_id
@@ -120,6 +122,7 @@ class Run(Record):
         self.failure: Failure | None = None
         self._lock = lock
         self._started = started
+        self._checkpoint = checkpoint
         self._status = "running"
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name=f"tidemark {run_id}", daemon=True)
@@ -225,16 +228,15 @@ class Run(Record):
                 self.failure = from_trace(error)
                 return "failed"
             time.sleep(_POLL_SECONDS)
-        last = self._recorder.last_batch()
-        _until(lambda: self._spark_committed(last), _LAST_BATCH_SECONDS)
+        last = self._checkpoint / "commits" / str(self._recorder.last_batch())
+        _until(lambda: not self.query.isActive or (last.exists() and self._is_waiting()), _LAST_BATCH_SECONDS)
         self.query.stop()
         return "finished"
 
-    def _spark_committed(self, batch: int) -> bool:
-        progress = self.query.lastProgress
-        return (
-            not self.query.isActive or not self._in_batch() or (progress is not None and progress["batchId"] >= batch)
-        )
+    def _is_waiting(self) -> bool:
+        """Whether the query has begun and is between batches. Stopped before, Spark's Python processes would complain."""
+        status = self.query.status
+        return not status["isTriggerActive"] and not status["message"].startswith("Initializing")
 
     def _exception(self) -> str | None:
         try:

@@ -44,6 +44,9 @@ def spark_settings(
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.session.timeZone": "UTC",
+        # Functions travel with the query, also those that close over a table of some MB: as a broadcast variable, which
+        # is what Spark makes of them from 1 MB on, they do not reach the process that declares a stateful operator.
+        "spark.broadcast.UDFCompressionThreshold": str(1 << 30),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # transformWithState needs RocksDB; with the changelog a commit writes what changed, not a snapshot.
         STATE_STORE: ROCKSDB,
