@@ -122,7 +122,6 @@ def test_a_run_killed_at_every_step_of_its_first_middle_and_last_batches_goes_on
         if event is not None:
             kills += 1
             happened[event] += 1
-    print(kills, happened)
     with victims.victim() as victim:
         victim.finish()
     assert kills >= 20, f"only {kills} kills hit: {happened}"
