@@ -47,6 +47,8 @@ def _status(chosen: argparse.Namespace) -> int:
     from workbench.systems.log import StreamLog
 
     record = open_record(StreamLog(chosen.log, create=False), chosen.application)
+    run = record.last_run
+    print(f"run {run.run_id}: {run.status}" + (f"\n  {run.failure['message']}" if run.failure else ""))
     watermarks = record.watermarks()
     if watermarks.empty:
         print("No batch has been committed yet.")

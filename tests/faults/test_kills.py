@@ -20,7 +20,7 @@ from workbench.engine.run import Run
 ROWS, MAX_MESSAGES = 6_000, 1_500
 DISORDER_MS, BOUND_MS = 7_200_000, 3_600_000
 STREAMS = ["events", "hourly.key", "late", "panes"]
-COUNTED = ["input_messages", "control_messages", "output_messages", "late_messages"]
+COUNTED = ["input_messages", "passed_messages", "control_messages", "output_messages", "late_messages"]
 
 
 def tables() -> list[pa.Table]:

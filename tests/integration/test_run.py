@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,7 @@ from workbench.errors import (
     LogInUse,
     RunFailed,
     RunTimeout,
+    StreamEnded,
     UnknownColumn,
     UnknownStream,
     UnknownTask,
@@ -232,3 +234,15 @@ def test_a_finished_application_deployed_again_is_finished_without_a_word(
     capfd.readouterr()
     assert hourly(2).deploy(spark, log).wait(timeout=60).status == "finished"
     assert capfd.readouterr().err == ""
+
+
+def test_a_deleted_checkpoint_is_noticed_and_rows_behind_an_end_are_refused(
+    spark: SparkSession, log: wb.StreamLog
+) -> None:
+    write_events(log, events(50, partitions=1, disorder_ms=0))
+    with pytest.raises(StreamEnded, match="has ended already"):
+        write_events(log, events(50, partitions=1, disorder_ms=0), end=False)
+    hourly(1).deploy(spark, log).wait(timeout=60)
+    shutil.rmtree(log.directory / "checkpoints")
+    with pytest.warns(UserWarning, match="comes a second time"):
+        hourly(1).deploy(spark, log).wait(timeout=60)

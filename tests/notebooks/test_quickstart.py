@@ -101,6 +101,9 @@ def test_the_command_line_tells_how_far_an_application_is(tmp_path: Path) -> Non
     assert shown.returncode == 0, shown.stderr
     assert "Partition 2" in shown.stdout and "active" in shown.stdout and "1970" not in shown.stdout
     assert "batches: 2" in shown.stdout
+    assert "running" in shown.stdout
+    job.recorder.end_run(job.deployment.run_id, 0, "failed", {"message": "no value for 37"})
+    assert "failed\n  no value for 37" in workbench("status", str(tmp_path / "log"), "hourly").stdout
     other = workbench("status", str(tmp_path / "log"), "horly")
     assert other.returncode == 1 and "no run of an application 'horly'" in other.stderr
     shutil.rmtree(tmp_path / "log")

@@ -354,7 +354,7 @@ def test_the_first_offset_appended_at_a_time_is_found(log: StreamLog, monkeypatc
     stream = log.create("s", 1)
     stream.append(ids(1, 2))
     clock[0] = 2_000
-    stream.end()
+    stream.inject(WatermarkMessage(7))
     clock[0] = 500  # A clock that was set back: times of appending never go back.
     stream.append(ids(3))
     at = {time: stream.offset_at(0, time, by="append") for time in (0, 1_000, 1_001, 2_000, 2_001)}

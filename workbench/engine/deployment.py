@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -146,6 +147,16 @@ def prepare(
             log.create(output.stream, output.partitions, exist_ok=True)
         log.metadata.delete(HOLD_NAMESPACE, application.name)
         recorder = Recorder(log, application.name, opened.id)
+        if (
+            opened.fresh
+            and checkpoint is None
+            and any(run.plan["checkpoint_id"] != opened.id for run in recorder.runs())
+        ):
+            warnings.warn(
+                f"The application {application.name!r} ran on this log before, but its checkpoint in {directory} is gone:"
+                " it starts from the beginning, and what it sends comes a second time.",
+                stacklevel=3,
+            )
         recorder.prepare()
         recorder.start_run(run_id, started, {"checkpoint_id": opened.id, "outline": plan.outline.to_json()})
     except BaseException:

@@ -22,7 +22,7 @@ from workbench.names import task_index, task_name
 from workbench.progress import ProgressSnapshot, progress_for
 from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry.frames import batches_frame, bookkeeping_frame, end_of_stream_frame, watermarks_frame
-from workbench.telemetry.recorder import BatchRecord, Recorder
+from workbench.telemetry.recorder import BatchRecord, Recorder, RunRecord
 from workbench.telemetry.tally import Tally
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class Record:
         self._batches: list[BatchRecord] = []
         self._tally = Tally(outline)
         self._reading = threading.Lock()
+
+    @property
+    def last_run(self) -> RunRecord:
+        """The newest deployment: when it began and ended, its status, and its failure if it failed."""
+        return self._recorder.runs()[-1]
 
     def watermarks(self) -> pd.DataFrame:
         """Task × input stream × batch: the reconciled watermark and its state. See `telemetry.watermarks_frame`."""

@@ -201,6 +201,9 @@ class MessageStream:
     ) -> WindowedStream:
         """Group rows into event-time windows per key. `by` defaults to the keys of the last `partition_by`.
 
+        A task sees its own partitions only: on an input that is not partitioned by the keys there is one pane for each
+        key and task. Put `partition_by` before the window for one pane per key.
+
         `late` names a stream for rows that come after their window closed; without it they are counted only (see
         `run.batches()`), never dropped in silence.
         """
@@ -214,6 +217,9 @@ class MessageStream:
 
     def send_to(self, stream: str, *, key: str | tuple[str, ...] | None = None, partitions: int | None = None) -> None:
         """Write to an output stream of the log, created at the first deployment if it is not there.
+
+        It holds rows only: control messages pass between the stages of an application and end with it. End it yourself,
+        with `log.stream(…).end()`, for an application that reads on from there.
 
         With `key`, the partition is a stable hash of those columns; without, each task writes to the partition of its own
         number. `partitions` defaults to the number of the job's tasks.

@@ -26,7 +26,7 @@ _ENDS = {
     "time": _TIME,
 }  # fmt: skip
 _BATCHES = {
-    "batch": "int64", "time": _TIME, "seconds": "float64", "input_messages": "int64", "control_messages": "int64",
+    "batch": "int64", "time": _TIME, "seconds": "float64", "input_messages": "int64", "passed_messages": "int64", "control_messages": "int64",
     "control_sent": "int64", "output_messages": "int64", "late_messages": "int64", "messages_per_second": "float64",
     "lowest_watermark": _TIME, "open_rows": "int64", "tasks": "int64",
 }  # fmt: skip
@@ -91,7 +91,11 @@ def end_of_stream_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> 
 
 
 def batches_frame(outline: JobOutline, batches: Sequence[BatchRecord], started: Mapping[str, int]) -> pd.DataFrame:
-    """One row for each batch. `seconds` is the time since the batch before (the run's start for its first one)."""
+    """One row for each batch. `seconds` is the time since the batch before (the run's start for its first one).
+
+    `input_messages` were read from source streams, `passed_messages` from intermediate ones.
+    """
+    sources = {read.stream for read in outline.inputs if not read.intermediate}
     rows = []
     watermarks = watermarks_frame(outline, batches)
     active = watermarks[watermarks["state"].isin(["active", "idle", "held"])]
@@ -106,17 +110,24 @@ def batches_frame(outline: JobOutline, batches: Sequence[BatchRecord], started: 
         )
         seconds = max(batch.committed - since, 1) / 1000
         of = batch.summary
+        read = sum(
+            of_input["messages"]
+            for report in batch.reports
+            for stream, of_input in report["inputs"].items()
+            if stream in sources
+        )
         rows.append(
             (
                 batch.batch,
                 batch.committed,
                 seconds,
-                of["input_messages"],
+                read,
+                of["input_messages"] - read,
                 of["control_messages"],
                 of["control_sent"],
                 of["output_messages"],
                 of["late_messages"],
-                of["input_messages"] / seconds,
+                read / seconds,
                 lowest_ms.get(batch.batch),
                 sum(open_rows.values()),
                 of["tasks"],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from workbench.errors import InvalidOption, NoEventTime, SchemaMismatch, UnknownColumn
+from workbench.errors import InvalidOption, NoEventTime, SchemaMismatch, StreamEnded, UnknownColumn
 from workbench.messages import ControlMessage, ControlRun, EndOfStreamMessage
 from workbench.partitioning import partition_of
 from workbench.systems.base import Controls, Entry, Rows
@@ -76,15 +76,17 @@ class Stream:
         """Append rows to `partition`, or, by a stable hash of the column `key`, spread over all; atomically.
 
         `time_column` names the event time (see `workbench.times`). The index of a DataFrame is not kept. No rows append
-        nothing. Raises `SchemaMismatch`, `UnknownColumn`, `InvalidTime`, `InvalidKey`, `DiskFull`, `LogUnavailable`.
+        nothing. Raises `StreamEnded` where the end has been said, as nobody would read on, `SchemaMismatch`, `UnknownColumn`, `InvalidTime`, `InvalidKey`, `DiskFull`, `LogUnavailable`.
         """
         table = as_table(rows)
         if len(rows) and not table.column_names:
             raise SchemaMismatch.no_columns(self.name)
         index.check_partition(self._row, partition)
-        schema = self.schema
+        schema, ended = self.schema, self.ended()
         with SegmentWriter(self._log.segments_directory) as writer:
             for chosen, part in self._parts(table, partition, key):
+                if ended[chosen]:
+                    raise StreamEnded.already(self.name)
                 writer.add(self.name, chosen, part, time_column, schema)
             self._log.commit_staged(writer.close())
 
