@@ -67,17 +67,15 @@ def ours(data: str, spawned: float, **_: Any) -> dict[str, float]:
     from tests.benchmarks.ours import hourly
 
     log = wb.StreamLog(Path(data, inputs.LOG))
-    deploy, session = (
-        hourly(f"cold-{time.time_ns()}", panes=(panes := f"cold-{time.time_ns()}.panes")).deploy,
-        wb.local_session,
-    )
+    name = f"cold-{time.time_ns()}"
+    app, session = hourly(name), wb.local_session
     clock.reached("imported")
     spark = session()
     clock.reached("session")
-    run = deploy(spark, log, containers=CONTAINERS)
+    run = app.deploy(spark, log, containers=CONTAINERS)
     clock.reached("deployed")
-    clock.wait_for("first_batch", lambda: len(run.batches()) > 0)
-    clock.wait_for("first_pane", lambda: sum(log.stream(panes).heads()) > 0)
+    clock.wait_for("first_batch", lambda: sum(log.stream(f"{name}.key").heads()) > 0)
+    clock.wait_for("first_pane", lambda: sum(log.stream(f"{name}.panes").heads()) > 0)
     run.wait(progress=False)
     wb.stop_session()
     return clock.seconds

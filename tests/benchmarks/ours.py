@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from workbench.graph import Application
 
 
-def hourly(name: str, *, out_of_orderness: int = DISORDER_MS, panes: str | None = None) -> Application:
+def hourly(name: str, *, out_of_orderness: int = DISORDER_MS) -> Application:
     """events → partition by key (8) → hourly windows → panes: key, window_start, window_end, n, total, mean, top."""
     import workbench as wb
 
@@ -21,6 +21,6 @@ def hourly(name: str, *, out_of_orderness: int = DISORDER_MS, panes: str | None 
         .partition_by("key", partitions=PARTITIONS)
         .window(wb.tumbling("1h"))
         .aggregate(n=("value", "count"), total=("value", "sum"), mean=("value", "mean"), top=("value", "max"))
-        .send_to(panes or f"{name}.panes")
+        .send_to(f"{name}.panes")
     )
     return app
