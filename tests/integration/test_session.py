@@ -131,7 +131,7 @@ def test_a_process_that_just_ends_leaves_no_java_and_a_second_session_can_follow
 @pytest.mark.slow
 def test_workers_are_forked_from_one_server_and_start_as_ever_when_it_is_gone(empty: Path) -> None:
     script = """
-        import json, os, pathlib, signal, sys, traceback
+        import json, os, pathlib, shutil, signal, sys, traceback
         import pandas as pd
         import psutil
         from pyspark.sql.functions import pandas_udf, udf
@@ -188,6 +188,7 @@ def test_workers_are_forked_from_one_server_and_start_as_ever_when_it_is_gone(em
         left += psutil.wait_procs(family, timeout=10)[1]
         for module in ("beside_the_notebook.py", "made_later.py"):
             os.unlink(module)
+        shutil.rmtree("__pycache__", ignore_errors=True)  # of those two modules, where bytecode is written
         print(json.dumps({
             "served": served, "orphaned": orphaned, "server": server, "again": again, "left": [str(p) for p in left],
         }))
