@@ -65,7 +65,9 @@ def undisturbed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     keyed = outcome.streams["hourly.key"]
     kinds = keyed["_type"].value_counts()
     assert kinds["user"] == ROWS and kinds["watermark"] > 3 * 4 and kinds["end_of_stream"] == 3 * 4
-    assert outcome.batches["passed_messages"].tolist()[-2] > 0, "data lie in the intermediate stream when the input ends"
+    assert outcome.batches["passed_messages"].tolist()[-2] > 0, (
+        "data lie in the intermediate stream when the input ends"
+    )
     assert outcome.batches["control_messages"].tolist()[-1] > 0, "the last batch reads the ends"
     return outcome
 
