@@ -182,6 +182,13 @@ class Victim:
         self._process.kill()
         self._process.wait(30)
 
+    def wait_until_all_are_gone(self, timeout: float = 60.0) -> None:
+        """Without their driver, JVM and workers have to end by themselves."""
+        deadline = time.monotonic() + timeout
+        while self.members():
+            assert time.monotonic() < deadline, f"still there after {timeout} s: {self.members()}"
+            time.sleep(0.1)
+
     def send(self, number: signal.Signals, *, spare_driver: bool = False) -> int:
         """Send a signal to every process of the session; how many there were."""
         members = [member for member in self.members() if not (spare_driver and member.pid == self.pid)]
