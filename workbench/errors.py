@@ -128,6 +128,14 @@ class InvalidGraph(TidemarkError, ValueError):
         )
 
     @classmethod
+    def partition_counts_differ(cls, operator: str, partitions: Mapping[str, int]) -> InvalidGraph:
+        listed = ", ".join(f"{stream!r} has {count}" for stream, count in sorted(partitions.items()))
+        return cls(
+            f"{operator} groups rows of streams with different numbers of partitions ({listed}): rows of one key would be"
+            " spread over several tasks. Give them the same number: partition_by(…, partitions=…)."
+        )
+
+    @classmethod
     def not_callable(cls, operator: str, what: object) -> InvalidGraph:
         return cls(f"{operator} takes a function from a pandas DataFrame to a DataFrame, not {what!r}.")
 
@@ -144,6 +152,26 @@ class InvalidGraph(TidemarkError, ValueError):
         return cls(
             f"{operator} asks for {wanted} partitions, but the stream {stream!r} has {have} in the log. Ask for {have}, or"
             " give the stream another name."
+        )
+
+
+class InvalidExpression(TidemarkError, ValueError):
+    """A filter expression that can not be read, or would do more than decide row by row."""
+
+    @classmethod
+    def empty(cls) -> InvalidExpression:
+        return cls("The filter expression is empty. For example: .filter('dep_delay > 15 and not cancelled').")
+
+    @classmethod
+    def unreadable(cls, text: str, *, assigns: bool) -> InvalidExpression:
+        why = " '=' assigns; to compare, write '=='." if assigns else " Column names with spaces go in `backticks`."
+        return cls(f"The filter expression {text[:80]!r} can not be read.{why}")
+
+    @classmethod
+    def refused(cls, text: str, what: str) -> InvalidExpression:
+        return cls(
+            f"The filter expression {text[:80]!r} uses {what}. Expressions decide row by row, with columns, constants,"
+            " comparisons, arithmetic and methods such as .isin(…) or .str.startswith(…). For more, give a function."
         )
 
 

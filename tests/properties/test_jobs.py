@@ -127,6 +127,28 @@ def test_three_stages_a_merge_of_two_inputs_and_a_broadcast(log: StreamLog) -> N
     assert len(everywhere) == job.deployment.plan.tasks * len(days_out), "every task reads all of a broadcast stream"
 
 
+def test_branches_of_inputs_with_different_numbers_of_partitions_end(log: StreamLog) -> None:
+    write_events(log, events(200, partitions=2, disorder_ms=0), "narrow")
+    write_events(log, events(200, partitions=4, disorder_ms=0), "wide")
+    app = Application("uneven")
+    narrow, wide = app.input("narrow", event_time="at"), app.input("wide", event_time="at")
+    narrow.partition_by("key", partitions=2, name="by key").send_to("of narrow")
+    narrow.merge(wide).send_to("both")
+    run_alone(app, log)
+    assert len(log.stream("of narrow").to_pandas()) == 200
+    assert len(log.stream("both").to_pandas()) == 400
+
+
+def test_a_stream_can_meet_its_own_repartitioning(log: StreamLog) -> None:
+    write_events(log, events(200, partitions=2, disorder_ms=0))
+    app = Application("itself")
+    source = app.input("events", event_time="at")
+    source.merge(source.partition_by("key", partitions=4)).send_to("twice")
+    assert "twice" in repr(app) and "twice" in app._repr_html_()
+    run_alone(app, log, max_messages=50)
+    assert log.stream("twice").to_pandas()["id"].value_counts().eq(2).all()
+
+
 @pytest.mark.parametrize("assigner", [sliding("3h", "1h"), session("20 min")])
 def test_other_windows_across_stages_equal_a_plain_computation(log: StreamLog, assigner: object) -> None:
     tables = events(500, partitions=2, disorder_ms=600_000, keys=4)

@@ -8,8 +8,9 @@ import pytest
 
 from workbench.errors import InvalidAggregate, InvalidDuration, InvalidGraph, InvalidName
 from workbench.graph import Application
+from workbench.graph.job_plan import plan_job
 from workbench.graph.nodes import Input
-from workbench.graph.stages import JobOutline, plan_job
+from workbench.graph.stages import JobOutline
 from workbench.windows import quantile, tumbling
 
 
@@ -52,6 +53,28 @@ def test_every_task_reads_a_broadcast_stream() -> None:
     assert plan.tasks == 3
     assert [plan.input("all").partition_of(task) for task in range(3)] == [0, 0, 0]
     assert plan.input("all").upstream_tasks == ("Partition 0",)
+
+
+def test_only_tasks_that_consume_something_of_a_writer_are_its_upstream_tasks() -> None:
+    """A task that consumes nothing of a branch never says anything in it: who waits for it waits for ever."""
+    app = Application("app")
+    narrow, wide = app.input("narrow"), app.input("wide")
+    narrow.partition_by("k", partitions=2, name="from narrow").send_to("a")
+    wide.partition_by("k", partitions=2, name="from wide").send_to("b")
+    narrow.merge(wide).partition_by("k", partitions=2, name="from both").send_to("c")
+    plan = plan_job("app", app.nodes, {"narrow": 1, "wide": 3})
+    assert plan.input("from narrow").upstream_tasks == ("Partition 0",)
+    assert len(plan.input("from wide").upstream_tasks) == 3
+    assert len(plan.input("from both").upstream_tasks) == 3
+
+
+def test_streams_with_different_numbers_of_partitions_can_not_be_grouped_together_by_key() -> None:
+    app = Application("app")
+    left = app.input("a", event_time="t").partition_by("k", partitions=3, name="left")
+    right = app.input("b", event_time="t").partition_by("k", partitions=2, name="right")
+    left.merge(right).window(tumbling("1h")).aggregate(n=("x", "count")).send_to("out")
+    with pytest.raises(InvalidGraph, match="'left' has 3, 'right' has 2"):
+        plan_job("app", app.nodes, {"a": 1, "b": 1})
 
 
 def test_an_input_can_be_used_twice_but_not_declared_in_two_ways() -> None:

@@ -27,7 +27,8 @@ from workbench.engine.source import HOLD_NAMESPACE, JobSource, source_options
 from workbench.engine.task import Routing, TaskSettings
 from workbench.errors import InvalidOption, UnknownColumn
 from workbench.graph.application import Application
-from workbench.graph.stages import JobPlan, plan_job, source_streams
+from workbench.graph.job_plan import plan_job, source_streams
+from workbench.graph.stages import JobPlan
 from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry.recorder import Recorder
 from workbench.times import check_time_type

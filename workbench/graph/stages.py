@@ -1,14 +1,11 @@
-"""From an application to a job: stages between intermediate streams, tasks, and who produces for whom."""
+"""Stages between intermediate streams, and what is known of a job that was laid over a log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from workbench.errors import InvalidGraph
 from workbench.graph import nodes
-from workbench.names import task_name
 
 
 @dataclass(frozen=True)
@@ -115,7 +112,7 @@ class JobPlan:
 
 
 def split_into_stages(application_nodes: list[nodes.Node]) -> tuple[Stage, ...]:
-    """Connected groups of operators, ordered so that a stage comes after the stages it reads from."""
+    """Connected groups of operators, ordered so that a stage comes after the stages it reads from, where that can be."""
     root: dict[int, int] = {node.id: node.id for node in application_nodes}
 
     def find(node: int) -> int:
@@ -135,114 +132,15 @@ def split_into_stages(application_nodes: list[nodes.Node]) -> tuple[Stage, ...]:
     placed: set[int] = set()
     waiting = list(groups.values())
     while waiting:
-        for group in waiting:
-            writers = [node.produced_by for node in group if isinstance(node, nodes.Input) and node.produced_by]
-            if all(writer.id in placed for writer in writers):
-                break
-        else:  # declared through handles, a stage can read only what an earlier operator wrote
-            raise AssertionError("stages form a loop")
+        # Where stages read from each other (a stream that meets its own re-partitioning, say), the first declared is first.
+        group = next((group for group in waiting if _writers(group) <= placed), waiting[0])
         waiting.remove(group)
         placed.update(node.id for node in group)
         ordered.append(Stage(len(ordered), tuple(group)))
     return tuple(ordered)
 
 
-def plan_job(application: str, application_nodes: list[nodes.Node], partitions_in_log: Mapping[str, int]) -> JobPlan:
-    """Lay an application over a log.
-
-    `partitions_in_log` tells the partition counts of the streams that exist; every source must be among them. Raises
-    `InvalidGraph` for a graph that can not run.
-    """
-    _check(application, application_nodes)
-    stages = split_into_stages(application_nodes)
-    written: dict[int, OutputStream] = {}
-    inputs: list[InputStream] = []
-    consumers: dict[int, set[int]] = {}
-    broadcast_stages: list[int] = []
-    unnumbered: list[nodes.SendTo] = []
-    tasks = 1
-    for stage in stages:
-        widths = []
-        consumers[stage.index] = set()
-        for node in stage.inputs:
-            partitions = written[node.produced_by.id].partitions if node.produced_by else partitions_in_log[node.stream]
-            widths.append(partitions)
-            if node.is_broadcast:
-                broadcast_stages.append(stage.index)
-            else:
-                consumers[stage.index] |= set(range(partitions))
-                tasks = max(tasks, partitions)
-        for operator in stage.operators:
-            match operator:
-                case nodes.PartitionBy():
-                    have = partitions_in_log.get(operator.stream)
-                    wanted = operator.partitions or have or max(widths)
-                    written[operator.id] = OutputStream(operator.stream, _agreed(operator, wanted, have), True)
-                case nodes.Broadcast():
-                    written[operator.id] = OutputStream(
-                        operator.stream, _agreed(operator, 1, partitions_in_log.get(operator.stream)), True
-                    )
-                case nodes.SendTo():
-                    unnumbered.append(operator)
-                case nodes.Window() if operator.late is not None:
-                    unnumbered.append(
-                        nodes.SendTo(operator.id, f"late rows of {operator.label}", (), stream=operator.late)
-                    )
-    for index in broadcast_stages:
-        consumers[index] = set(range(tasks))
-    for output in unnumbered:
-        have = partitions_in_log.get(output.stream)
-        written[output.id] = OutputStream(
-            output.stream, _agreed(output, output.partitions or have or tasks, have), False
-        )
-
-    for stage in stages:
-        for node in stage.inputs:
-            upstream = next((s for s in stages if node.produced_by in s.operators), None) if node.produced_by else None
-            inputs.append(
-                InputStream(
-                    stream=node.stream,
-                    partitions=written[node.produced_by.id].partitions
-                    if node.produced_by
-                    else partitions_in_log[node.stream],
-                    stage=stage.index,
-                    node=node.id,
-                    broadcast=node.is_broadcast,
-                    intermediate=node.is_intermediate,
-                    upstream_tasks=tuple(task_name(task) for task in sorted(consumers[upstream.index]))
-                    if upstream
-                    else (),
-                )
-            )
-    return JobPlan(application, stages, tuple(inputs), tuple(written.values()), tasks)
-
-
-def source_streams(application_nodes: list[nodes.Node]) -> list[str]:
-    """Names of the streams that the application reads and does not write itself."""
-    return [node.stream for node in application_nodes if isinstance(node, nodes.Input) and not node.is_intermediate]
-
-
-def _check(application: str, application_nodes: list[nodes.Node]) -> None:
-    if not any(isinstance(node, nodes.SendTo | nodes.Sink) for node in application_nodes):
-        raise InvalidGraph.without_operators(application)
-    writers: dict[str, str] = {}
-    for node in application_nodes:
-        streams = []
-        if isinstance(node, nodes.PartitionBy | nodes.Broadcast | nodes.SendTo):
-            streams.append(node.stream)
-        if isinstance(node, nodes.Window) and node.late is not None:
-            streams.append(node.late)
-        for stream in streams:
-            if stream in writers:
-                raise InvalidGraph.written_twice(stream, writers[stream], node.label)
-            writers[stream] = node.label
-    for stream in source_streams(application_nodes):
-        if stream in writers:
-            raise InvalidGraph.read_and_written(stream, writers[stream])
-
-
-def _agreed(node: nodes.Node, wanted: int, have: int | None) -> int:
-    if have is not None and have != wanted:
-        stream = getattr(node, "stream", node.label)
-        raise InvalidGraph.log_changes(stream, wanted, have, node.label)
-    return wanted
+def _writers(group: list[nodes.Node]) -> set[int]:
+    """The operators of other stages whose streams this one reads."""
+    own = {node.id for node in group}
+    return {node.produced_by.id for node in group if isinstance(node, nodes.Input) and node.produced_by} - own
