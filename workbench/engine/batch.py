@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from dataclasses import dataclass
 
 import pandas as pd
 import pyarrow as pa
 
 
+@dataclass(frozen=True)
 class Batch:
-    """Rows that one task processes at once, as an Arrow table or an Arrow-backed frame, converted at most once.
+    """Rows that one task processes at once. `stream` is the input stream they came from, for error messages."""
 
-    `stream` is the input stream they came from, for error messages.
-    """
+    table: pa.Table
+    stream: str
 
-    def __init__(self, rows: pa.Table | pd.DataFrame, stream: str) -> None:
-        self._rows = rows
-        self.stream = stream
-
-    @cached_property
-    def table(self) -> pa.Table:
-        if isinstance(self._rows, pa.Table):
-            return self._rows
-        return pa.Table.from_pandas(self._rows, preserve_index=False).replace_schema_metadata(None)
-
-    @cached_property
     def frame(self) -> pd.DataFrame:
-        if isinstance(self._rows, pd.DataFrame):
-            return self._rows
-        return self._rows.to_pandas(types_mapper=pd.ArrowDtype)
+        """The rows with Arrow-backed types and the index 0, 1, …: a new frame each time, over the same immutable data.
+
+        So a function may change the frame it gets, and no other branch of the graph sees it.
+        """
+        return self.table.to_pandas(types_mapper=pd.ArrowDtype)
 
     @property
     def columns(self) -> list[str]:
-        return list(self._rows.columns) if isinstance(self._rows, pd.DataFrame) else self._rows.column_names
+        return list(self.table.column_names)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.table)
 
-    def with_rows(self, rows: pa.Table | pd.DataFrame) -> Batch:
+    def with_rows(self, rows: pa.Table) -> Batch:
         """Other rows of the same origin."""
         return Batch(rows, self.stream)

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from workbench.engine.batch import Batch
 from workbench.engine.failures import TaskFailed, of_platform
-from workbench.engine.operators import OPERATORS, InputOperator, Operator, OperatorState
+from workbench.engine.operator import Operator, OperatorState
+from workbench.engine.operators import OPERATORS, InputOperator
 from workbench.engine.outbox import Outbox
 from workbench.engine.work import Report, Step, WorkOrder
 from workbench.errors import UnknownColumn
