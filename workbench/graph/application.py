@@ -13,6 +13,7 @@ import pandas as pd
 
 from workbench.errors import InvalidGraph
 from workbench.graph import nodes
+from workbench.graph.expressions import checked_expression
 from workbench.names import checked_name
 from workbench.windows import Aggregate, Assigner, WindowSpec
 from workbench.windows.durations import Duration, milliseconds
@@ -138,9 +139,11 @@ class MessageStream:
     def filter(self, predicate: str | Callable[[pd.DataFrame], Any], *, name: str | None = None) -> MessageStream:
         """Keep the rows for which `predicate` is true; null counts as false. Control messages always pass.
 
-        `predicate` is an expression over the columns as `DataFrame.eval` takes it ("dep_delay > 15 and not cancelled"),
-        or a function from the frame to one boolean per row.
+        `predicate` is an expression over the columns ("dep_delay > 15 and not cancelled", see `graph.expressions` for
+        what it may use; `InvalidExpression` otherwise), or a function from the frame to one boolean per row.
         """
+        if isinstance(predicate, str):
+            predicate = checked_expression(predicate)
         shown = predicate if isinstance(predicate, str) else _function_name(predicate)
         label = name or f"filter {shown}"
         if not isinstance(predicate, str):

@@ -69,7 +69,7 @@ class FlatMap(Node):
 
 @dataclass(frozen=True, eq=False)
 class Filter(Node):
-    """Keeps the rows for which `predicate` holds: a pandas expression, or a function from a frame to booleans."""
+    """Keeps the rows for which `predicate` holds: an expression (see `expressions`), or a function from a frame to booleans."""
 
     predicate: str | Callable[[pd.DataFrame], Any] = field(kw_only=True)
 
