@@ -1,0 +1,88 @@
+"""Errors, built from the situation: what was wanted, what there is instead, and what to do next.
+
+One module for each area. Everything that the workbench raises of its own is a `TidemarkError`.
+"""
+
+from workbench.errors._base import TidemarkError
+from workbench.errors.graph import (
+    InvalidAggregate,
+    InvalidDuration,
+    InvalidExpression,
+    InvalidGraph,
+    InvalidWindow,
+    SumOverflow,
+    WrongType,
+)
+from workbench.errors.log import (
+    CorruptSegment,
+    DiskFull,
+    InvalidMetadata,
+    LogInUse,
+    LogUnavailable,
+    NoEventTime,
+    OffsetOutOfRange,
+    PartitionCountMismatch,
+    SchemaMismatch,
+    StaleEpoch,
+    StreamEnded,
+    StreamExists,
+    UnknownPartition,
+    UnstagedRows,
+)
+from workbench.errors.messages import InvalidIdlePolicy, InvalidMessage, UndecodableMessage
+from workbench.errors.names import InvalidName, UnknownColumn, UnknownStream
+from workbench.errors.rows import InvalidKey, InvalidTime, MissingDataset
+from workbench.errors.runs import (
+    IncompatibleCheckpoint,
+    InvalidOption,
+    RunFailed,
+    RunTimeout,
+    UnknownApplication,
+    UnknownTask,
+)
+from workbench.errors.sessions import InvalidSetting, JavaNotFound, SessionConflict, SessionFailed, UnknownEnvironment
+
+__all__ = [
+    "CorruptSegment",
+    "DiskFull",
+    "IncompatibleCheckpoint",
+    "InvalidAggregate",
+    "InvalidDuration",
+    "InvalidExpression",
+    "InvalidGraph",
+    "InvalidIdlePolicy",
+    "InvalidKey",
+    "InvalidMessage",
+    "InvalidMetadata",
+    "InvalidName",
+    "InvalidOption",
+    "InvalidSetting",
+    "InvalidTime",
+    "InvalidWindow",
+    "JavaNotFound",
+    "LogInUse",
+    "LogUnavailable",
+    "MissingDataset",
+    "NoEventTime",
+    "OffsetOutOfRange",
+    "PartitionCountMismatch",
+    "RunFailed",
+    "RunTimeout",
+    "SchemaMismatch",
+    "SessionConflict",
+    "SessionFailed",
+    "StaleEpoch",
+    "StreamEnded",
+    "StreamExists",
+    "SumOverflow",
+    "TidemarkError",
+    "UndecodableMessage",
+    "UnknownApplication",
+    "UnknownColumn",
+    "UnknownEnvironment",
+    "UnknownPartition",
+    "UnknownStream",
+    "UnknownTask",
+    "UnstagedRows",
+    "WrongType",
+]

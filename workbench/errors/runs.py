@@ -1,0 +1,98 @@
+"""Deployments and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from workbench.errors._base import TidemarkError, did_you_mean, listing
+
+
+class InvalidOption(TidemarkError, ValueError):
+    """An option of a deployment or a session that can not be."""
+
+    @classmethod
+    def not_positive(cls, option: str, value: object) -> InvalidOption:
+        return cls(f"{option} must be at least 1, not {value!r}.")
+
+    @classmethod
+    def unknown(cls, option: str, known: Sequence[str], where: str) -> InvalidOption:
+        return cls(f"{where} has no option {option!r}. It has: {listing(known)}.{did_you_mean(option, known)}")
+
+    @classmethod
+    def missing(cls, option: str, where: str, what: str) -> InvalidOption:
+        return cls(f"{where} needs the option {option!r}: {what}.")
+
+    @classmethod
+    def malformed(cls, option: str, value: object, expected: str) -> InvalidOption:
+        return cls(f"The option {option!r} must be {expected}, not {value!r}.")
+
+    @classmethod
+    def of_choice(cls, option: str, value: object, choices: Sequence[str]) -> InvalidOption:
+        return cls(
+            f"{option} must be one of {', '.join(map(repr, choices))}, not {value!r}.{did_you_mean(str(value), choices)}"
+        )
+
+
+class IncompatibleCheckpoint(TidemarkError):
+    """A checkpoint that this application can not go on from."""
+
+    @classmethod
+    def changed(cls, application: str, differing: Sequence[tuple[str, object, object]]) -> IncompatibleCheckpoint:
+        changes = "".join(
+            f"\n  {what}: was {_or_none(before)}, is {_or_none(now)}" for what, before, now in differing[:8]
+        )
+        return cls(
+            f"The application {application!r} has changed in what its checkpoint keeps:{changes}\n"
+            "Deploy it as it was, or under another name, or with another checkpoint=… (which starts from the beginning)."
+        )
+
+    @classmethod
+    def missing(cls, application: str, directory: str) -> IncompatibleCheckpoint:
+        return cls(f"The application {application!r} has no checkpoint in {directory}. It has not been deployed there.")
+
+
+class UnknownTask(TidemarkError, KeyError):
+    """A task that the job does not have."""
+
+    @classmethod
+    def from_count(cls, task: object, tasks: int) -> UnknownTask:
+        return cls(f"There is no task {task!r}. This job has {tasks}: 'Partition 0' to 'Partition {tasks - 1}'.")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class RunTimeout(TidemarkError, TimeoutError):
+    """A wait that ended before the run did."""
+
+    @classmethod
+    def waiting_for(cls, run_id: str, seconds: float, sentences: Sequence[str]) -> RunTimeout:
+        what = "".join(f"\n  {sentence}" for sentence in sentences[:10]) or "\n  its last batches"
+        return cls(f"The run {run_id} has not ended after {seconds:g} s and goes on. It waits for:{what}")
+
+
+class RunFailed(TidemarkError, RuntimeError):
+    """A run that failed. `full_trace` has everything that is known; the message has what is needed."""
+
+    full_trace: str = ""
+
+    @classmethod
+    def with_report(cls, run_id: str, report: str, full_trace: str) -> RunFailed:
+        error = cls(f"The run {run_id} failed.\n{report}\nThe full trace is in .full_trace of this error.")
+        error.full_trace = full_trace
+        return error
+
+
+class UnknownApplication(TidemarkError, KeyError):
+    """An application of which a log has no run."""
+
+    @classmethod
+    def from_log(cls, name: str, where: str) -> UnknownApplication:
+        return cls(f"The log {where} has no run of an application {name!r}.")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def _or_none(value: object) -> str:
+    return "not there" if value is None else str(value)
