@@ -23,6 +23,16 @@ _MARK = re.compile(r"tidemark-failure:([A-Za-z0-9+/=]+):")
 _MOST_LINES = 24
 _LONGEST_VALUE = 60
 
+_WORKER_LOST = (
+    "A Python process that ran tasks has ended without a word: most likely the system killed it because memory ran out, or"
+    " a library or a function of the application ended it. What was committed is safe. Deploy again to go on from"
+    " there, with a smaller max_messages if memory is short."
+)
+_JVM_LOST = (
+    "Spark's Java process has ended: most likely it was killed, or memory ran out. What was committed is safe. Start a"
+    " new session and deploy again: the run goes on from there."
+)
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -67,8 +77,15 @@ def from_trace(text: str) -> Failure:
     found = _MARK.search(text)
     if found:
         return Failure(**json.loads(base64.b64decode(found[1])))
+    if "Python worker exited unexpectedly" in text:
+        return Failure(message=_WORKER_LOST, trace=text)
     telling = [line.strip() for line in text.splitlines() if re.match(r"\s*([\w.]*(Error|Exception))\b.*:", line)]
     return Failure(message=(telling[-1] if telling else text.strip().splitlines()[0])[:500], trace=text)
+
+
+def of_lost_jvm(error: BaseException) -> Failure:
+    """The report of a run whose JVM does not answer any more."""
+    return Failure(message=_JVM_LOST, trace="".join(traceback.format_exception(error)))
 
 
 def of_user_function(error: BaseException, *, operator: str, stage: str, task: str, stream: str, row: str) -> Failure:
@@ -96,6 +113,7 @@ def of_platform(
         stream=stream,
         operator=operator,
         stage=stage,
+        line="" if isinstance(error, TidemarkError) else user_line(error.__traceback__),
         trace="".join(traceback.format_exception(error)),
     )
 

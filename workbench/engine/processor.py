@@ -39,7 +39,7 @@ class TaskProcessor(StatefulProcessor):
                 report = Task(self.settings, order.task, SparkTaskStore(self.state, self.windows)).run(order)
             except TaskFailed:
                 raise
-            except Exception as error:
+            except (Exception, SystemExit) as error:  # a function of the user's may call sys.exit
                 raise TaskFailed(of_platform(error, task=f"Partition {order.task}")) from error
             yield Row(task=order.task, report=report.to_json())
 

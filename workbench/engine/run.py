@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from workbench.engine.failures import Failure, from_trace
+from workbench.engine.failures import Failure, from_trace, of_lost_jvm
 from workbench.engine.source import HOLD_NAMESPACE
 from workbench.errors import RunFailed, RunTimeout, UnknownTask
 from workbench.graph.stages import JobOutline, JobPlan
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.1
 _SHOW_SECONDS = 0.25
-_LAST_BATCH_SECONDS = 30.0
+_STOPPING_SECONDS = 5.0
 
 
 class Record:
@@ -213,6 +214,10 @@ class Run(Record):
         """The watcher thread: notices the end of the run, ends the query, releases the lock. Sets state, prints nothing."""
         try:
             status = self._watch_query()
+        except (Py4JNetworkError, ConnectionError) as error:
+            status = "stopped" if _session_was_stopped() else "failed"
+            if status == "failed":
+                self.failure = of_lost_jvm(error)
         except Exception as error:  # the watcher is the last to see it: it must become state, or nobody hears of it
             self.failure = from_trace(f"{type(error).__name__}: {error}")
             status = "failed"
@@ -234,7 +239,9 @@ class Run(Record):
                 return "failed"
             time.sleep(_POLL_SECONDS)
         last = self._checkpoint / "commits" / str(self._recorder.last_batch())
-        _until(lambda: not self.query.isActive or (last.exists() and self._is_waiting()), _LAST_BATCH_SECONDS)
+        # However long that takes: a run that died between the log's commit and Spark's begins with that batch again.
+        while self.query.isActive and not (last.exists() and self._is_waiting()):
+            time.sleep(_POLL_SECONDS / 5)
         self.query.stop()
         return "finished"
 
@@ -251,7 +258,11 @@ class Run(Record):
         return None if error is None else str(error)
 
 
-def _until(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(_POLL_SECONDS / 5)
+def _session_was_stopped() -> bool:
+    """Whether this process lets go of Spark itself. The JVM may be gone some moments before PySpark has noted it."""
+    deadline = time.monotonic() + _STOPPING_SECONDS
+    while time.monotonic() < deadline:
+        if SparkContext._gateway is None or SparkContext._active_spark_context is None:
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False

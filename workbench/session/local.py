@@ -90,7 +90,9 @@ def stop_session(*, seconds: float = 15) -> None:
             if _is_alive(running.session):
                 for query in running.session.streams.active:
                     query.stop()
-            running.session.stop()
+                running.session.stop()
+            else:
+                _forget_dead(running.session)
         finally:
             _end_jvm(seconds)
             if running.server is not None:
@@ -202,6 +204,14 @@ def _fit(session: SparkSession, config: Mapping[str, object]) -> SparkSession:
     if unfit:
         raise SessionConflict.from_foreign(unfit)
     return session
+
+
+def _forget_dead(session: SparkSession) -> None:
+    """What `SparkSession.stop` does on this side. It asks the JVM first, which is gone here."""
+    session.sparkContext._jsc = None
+    session.sparkContext.stop()
+    SparkSession._instantiatedSession = None
+    SparkSession._activeSession = None
 
 
 def _forget() -> None:
