@@ -1,6 +1,6 @@
 # `make` alone lists the targets. Everything that runs prepares .venv and Java first (tools/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lab bench faults lint format lock clean
+.PHONY: help setup demo test lab bench faults explore lint format lock clean
 PY := .venv/bin/python
 
 help:  ## list these targets
@@ -24,6 +24,9 @@ bench: setup  ## measure; prints a table, writes var/bench/results.json
 
 faults: setup  ## kill a run at many moments and compare what it leaves
 	@$(PY) -m pytest tests/faults -m faults
+
+explore: setup  ## the property-based tests with examples that nobody has seen yet
+	@$(PY) -m pytest tests/unit tests/properties --hypothesis-profile=explore
 
 lint: setup  ## formatting, lint rules and types
 	@$(PY) -m ruff format --check --quiet .

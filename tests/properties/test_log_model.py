@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from workbench.errors import OffsetOutOfRange
+from workbench.errors import OffsetOutOfRange, StreamEnded
 from workbench.messages import ControlMessage, ControlRun, DrainMessage, EndOfStreamMessage, WatermarkMessage
 from workbench.systems.log import ControlAppend, Rows, SegmentWriter, StagedRows, Stream, StreamLog
 from workbench.times import NO_TIME
@@ -51,8 +51,12 @@ class LogIsAList(RuleBasedStateMachine):
     @rule(partition=partitions, values=rows)
     def append(self, partition: int, values: list[int | None]) -> None:
         table, expected = self.table(values)
-        self.stream.append(table, partition, "time")
-        self.expected[partition] += expected
+        if values and self.stream.ended()[partition]:
+            with pytest.raises(StreamEnded):
+                self.stream.append(table, partition, "time")
+        else:
+            self.stream.append(table, partition, "time")
+            self.expected[partition] += expected
 
     @rule(
         staged=st.lists(st.tuples(partitions, rows), max_size=4),

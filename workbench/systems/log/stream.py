@@ -76,7 +76,8 @@ class Stream:
         """Append rows to `partition`, or, by a stable hash of the column `key`, spread over all; atomically.
 
         `time_column` names the event time (see `workbench.times`). The index of a DataFrame is not kept. No rows append
-        nothing. Raises `StreamEnded` where the end has been said, as nobody would read on, `SchemaMismatch`, `UnknownColumn`, `InvalidTime`, `InvalidKey`, `DiskFull`, `LogUnavailable`.
+        nothing. Raises `StreamEnded` where the end has been said, as nobody would read on, `SchemaMismatch`,
+        `UnknownColumn`, `InvalidTime`, `InvalidKey`, `DiskFull`, `LogUnavailable`.
         """
         table = as_table(rows)
         if len(rows) and not table.column_names:
@@ -85,7 +86,7 @@ class Stream:
         schema, ended = self.schema, self.ended()
         with SegmentWriter(self._log.segments_directory) as writer:
             for chosen, part in self._parts(table, partition, key):
-                if ended[chosen]:
+                if ended[chosen] and part.num_rows:
                     raise StreamEnded.already(self.name)
                 writer.add(self.name, chosen, part, time_column, schema)
             self._log.commit_staged(writer.close())
