@@ -118,8 +118,11 @@ def test_wrong_durations_aggregates_and_names_are_refused_where_they_are_written
     for name in ("", " a", "a\nb", "x" * 201, 7):
         with pytest.raises(InvalidName):
             app.input(name)
-    with pytest.raises(InvalidName, match="application"):
-        Application("")
+    for name in ("", 7, "a\nb"):
+        with pytest.raises(InvalidName, match="The name of an application must"):
+            Application(name)
+    with pytest.raises(InvalidName, match="The name of a stream must"):
+        app.input("")
 
 
 @pytest.mark.parametrize(

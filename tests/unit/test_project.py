@@ -15,6 +15,8 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import workbench
+
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SUPPORTED = ("3.11.2", "3.12.0", "3.13.0", "3.14.0")
@@ -113,6 +115,13 @@ def test_make_alone_lists_every_target_with_its_purpose() -> None:
     targets = re.findall(r"^([a-z]+):", makefile, re.MULTILINE)
     assert set(targets) >= {"demo", "test", "lab", "bench", "faults", "lint", "lock", "clean"}
     assert re.findall(r"^  make ([a-z]+) +\S", listed, re.MULTILINE) == targets
+
+
+def test_dir_shows_the_public_names_and_all_of_them_are_there() -> None:
+    shown = {name for name in dir(workbench) if not (name.startswith("__") and name.endswith("__"))}
+    assert shown == set(workbench.__all__)
+    assert all(getattr(workbench, name) is not None for name in shown)
+    assert {"__doc__", "__version__"} <= set(dir(workbench))
 
 
 def test_importing_the_project_loads_neither_spark_nor_plotly_nor_widgets() -> None:

@@ -16,18 +16,18 @@ class InvalidName(TidemarkError, ValueError):
 
     @classmethod
     def wrong_type(cls, what: str, name: object) -> InvalidName:
-        return cls(f"The name of a {what} must be text, not {type(name).__name__} ({name!r}).")
+        return cls(f"The name of {_a(what)} must be text, not {type(name).__name__} ({name!r}).")
 
     @classmethod
     def wrong_length(cls, what: str, name: str, longest: int) -> InvalidName:
         return cls(
-            f"The name of a {what} must have 1 to {longest} characters; this one has {len(name)}: {name[:40]!r}."
+            f"The name of {_a(what)} must have 1 to {longest} characters; this one has {len(name)}: {name[:40]!r}."
         )
 
     @classmethod
     def unprintable(cls, what: str, name: str) -> InvalidName:
         return cls(
-            f"The name of a {what} must be printable and must not start or end with white space; {name[:80]!r} is not so."
+            f"The name of {_a(what)} must be printable and must not start or end with white space; {name[:80]!r} is not so."
         )
 
 
@@ -57,3 +57,7 @@ class UnknownStream(TidemarkError, KeyError):
     def to_write(cls, name: str, known: Sequence[str], where: str) -> UnknownStream:
         unknown = cls.from_known(name, known, where)
         return cls(f"{unknown} To create it with this write, give the option partitions.")
+
+
+def _a(what: str) -> str:
+    return f"{'an' if what[:1] in 'aeiou' else 'a'} {what}"
