@@ -299,6 +299,45 @@ def test_a_write_that_fails_in_one_task_leaves_nothing_of_the_others(spark: Spar
     assert not list(log.segments_directory.rglob("*.arrow"))
 
 
+def test_rows_behind_an_end_are_refused_in_a_sentence_and_leave_nothing(spark: SparkSession, log: StreamLog) -> None:
+    write(spark.range(10), log, partitions=2, end="true")
+    held = sorted(log.segments_directory.rglob("*.arrow"))
+    for again in ({}, {"end": "true"}):
+        with pytest.raises(
+            PySparkException, match=r"'s' has ended already: .* Use another name or a new log"
+        ) as caught:
+            write(spark.range(10), log, **again)
+        assert len(str(caught.value).splitlines()) < 5
+    assert rows(log) == list(range(10)) and sorted(log.segments_directory.rglob("*.arrow")) == held
+    write(spark.range(0), log)
+
+
+def test_a_streaming_batch_is_refused_behind_an_end_but_may_be_repeated_if_it_was_written_before(
+    spark: SparkSession, log: StreamLog, tmp_path: Path
+) -> None:
+    source, checkpoint = log.create("s", 1), tmp_path / "checkpoint"
+    source.append(numbered(0, 5))
+    copy(spark, log, checkpoint, {}).awaitTermination()
+    log.stream("t").end()
+    # As if the process had died between the log's commit and Spark's note of it.
+    for name in ("0", ".0.crc"):
+        (checkpoint / "commits" / name).unlink()
+    copy(spark, log, checkpoint, {}).awaitTermination()
+    source.append(numbered(5, 5))
+    with pytest.raises(StreamingQueryException, match="'t' has ended already"):
+        copy(spark, log, checkpoint, {}).awaitTermination()
+    assert rows(log, "t") == list(range(5))
+
+
+def test_first_event_times_that_look_like_seconds_are_refused_before_anything_is_written(
+    spark: SparkSession, log: StreamLog
+) -> None:
+    seconds = spark.range(1_357_034_400, 1_357_034_410).withColumnRenamed("id", "at")
+    with pytest.raises(PySparkException, match=r"'at' has whole numbers such as 13570344\d\d\..*unit='s'"):
+        write(seconds, log, partitions=1, time="at")
+    assert log.stream("s").heads() == [0]
+
+
 def test_of_several_attempts_of_a_task_only_the_one_that_spark_names_counts(log: StreamLog) -> None:
     options = WriteOptions.parsed({"path": str(log.directory), "stream": "s", "partitions": "2"})
     writer = BatchWriter(options, StructType().add("id", LongType()), overwrite=False)

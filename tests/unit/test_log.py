@@ -414,3 +414,16 @@ def test_times_of_pandas_come_back_as_they_were(log: StreamLog) -> None:
     read: list[Entry] = list(stream.read(0))
     assert isinstance(read[0], Rows) and read[0].table["time"].to_pylist() == [moment, None]
     assert not isinstance(read[0], Controls)
+
+
+def test_the_first_times_of_a_stream_are_refused_if_they_look_like_seconds_later_ones_are_not(log: StreamLog) -> None:
+    seconds = pa.table({"at": pa.array([1_357_034_400, 1_357_034_401])})
+    stream = log.create("simulated", 1)
+    with pytest.raises(
+        InvalidTime, match=r"'at' has whole numbers such as 1357034400.*as seconds they are of 2013-01-01"
+    ):
+        stream.append(seconds, time_column="at")
+    assert stream.heads() == [0]
+    stream.append(pa.table({"at": pa.array([0, 3_600_000])}), time_column="at")
+    stream.append(seconds, time_column="at")
+    assert stream.offset_at(0, 1_357_034_400) == 2

@@ -12,6 +12,7 @@ from workbench.errors import (
     LogInUse,
     SchemaMismatch,
     StaleEpoch,
+    StreamEnded,
     UnknownPartition,
     UnknownStream,
     UnstagedRows,
@@ -259,3 +260,27 @@ def test_an_application_runs_once_at_a_time_on_a_log(log: StreamLog) -> None:
         held.release()
         log.lock("app").release()
     log.lock("app", "run-3").release()
+
+
+def test_rows_behind_an_end_are_refused_where_asked_and_a_commit_that_is_repeated_after_the_end_changes_nothing(
+    log: StreamLog,
+) -> None:
+    assert log.commit("w", 0, staged(log, ("s", 0, [1]), ("s", 1, [2])), behind_ends=False) is True
+    log.stream("s").end(1)
+    before = files(log)
+    assert log.commit("w", 0, staged(log, ("s", 1, [2])), behind_ends=False) is False
+    rows = staged(log, ("s", 0, [3]), ("s", 1, [4]))
+    with pytest.raises(StreamEnded, match="'s' has ended already"):
+        log.commit("w", 1, rows, behind_ends=False)
+    assert log.stream("s").heads() == [1, 2, 0]
+    log.discard(rows)
+    assert files(log) == before
+    assert log.commit("w", 1, staged(log, ("s", 0, [3]), ("s", 2, [4])), behind_ends=False) is True
+    # A task of several goes on behind the end of another.
+    assert log.commit("tasks", 0, staged(log, ("s", 1, [5]))) is True
+
+
+def test_an_end_in_the_same_commit_comes_after_its_rows_and_is_not_in_their_way(log: StreamLog) -> None:
+    end = ControlAppend("s", None, run_of(EndOfStreamMessage("s")))
+    assert log.commit("w", 0, [*staged(log, ("s", 0, [1])), end], behind_ends=False) is True
+    assert log.stream("s").ended() == [True, True, True]

@@ -59,6 +59,20 @@ def in_child(work: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+@pytest.mark.parametrize("name", ["", "  "])
+def test_an_empty_name_is_no_directory_and_makes_no_log_in_the_current_one(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for create in (True, False):
+        with pytest.raises(
+            LogUnavailable, match=r"its name is empty\. For the current directory, write StreamLog\('\.'\)"
+        ):
+            StreamLog(name, create=create)
+    assert list(tmp_path.iterdir()) == []
+    assert StreamLog(".").directory == tmp_path
+
+
 def test_a_log_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
     with pytest.raises(LogUnavailable, match="There is no log at"):
         StreamLog(tmp_path / "nothing", create=False)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from workbench.errors import InvalidKey, InvalidTime
 from workbench.partitioning import partition_of
-from workbench.times import NO_TIME, event_times, time_range
+from workbench.times import NO_TIME, check_unit, event_times, time_range
 
 LARGE = 2**31 - 1
 int64s = st.integers(-(2**63), 2**63 - 1)
@@ -61,6 +62,48 @@ def test_other_types_are_no_times(column: pa.Array) -> None:
 def test_seconds_too_far_away_are_refused() -> None:
     with pytest.raises(InvalidTime, match="so far away"):
         event_times(pa.array([2**62], pa.timestamp("s")))
+
+
+@pytest.mark.parametrize(
+    ("unit", "per", "taken_as"),
+    [("s", 1, "of 1970-01-16"), ("us", 10**6, "of the year 44,9"), ("ns", 10**9, "of the year 43,0")],
+)
+def test_whole_numbers_of_another_unit_are_refused_with_what_they_would_be_and_the_cure(
+    unit: str, per: int, taken_as: str
+) -> None:
+    first = 1_357_034_400 * per
+    for column in (
+        pa.array([first, first + 5 * per]),
+        pa.chunked_array([[None], [first, None, first + 1]], pa.int64()),
+    ):
+        with pytest.raises(InvalidTime) as refused:
+            check_unit(column, "at")
+        said = str(refused.value)
+        assert said.startswith(f"Column 'at' has whole numbers such as {first}.")
+        assert taken_as in said and "they are of 2013-01-01." in said
+        assert f"pd.to_datetime(frame['at'], unit='{unit}', utc=True)" in said
+        cured = pa.Array.from_pandas(pd.to_datetime(pd.Series([first]), unit=unit, utc=True))
+        check_unit(cured, "at")
+        assert event_times(cured, "at").tolist() == [1_357_034_400_000]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([1_357_034_400, 1_357_034_400_000]),  # not all of them
+        pa.array([0, 1_357_034_400]),
+        pa.array([1_357_034_400], pa.timestamp("ms")),  # a timestamp says its unit
+        pa.array([946_684_799]),
+        pa.array([4_102_444_800]),
+        pa.array([-1_357_034_400]),
+        pa.array([], pa.int64()),
+        pa.nulls(2, pa.int64()),
+    ],
+)
+def test_times_that_need_not_be_of_another_unit_are_taken_also_those_of_1970(column: pa.Array) -> None:
+    check_unit(column, "at")
+    expected = [NO_TIME if value is None else value for value in column.cast(pa.int64()).to_pylist()]
+    assert event_times(column, "at").tolist() == expected
 
 
 def test_the_range_of_times_leaves_out_missing_ones() -> None:

@@ -19,6 +19,7 @@ from workbench.messages import ControlRun, EndOfStreamMessage
 from workbench.partitioning import partition_of
 from workbench.systems.log import ControlAppend, SegmentWriter, StagedRows, Stream, StreamLog
 from workbench.systems.log.stream import partitioned
+from workbench.times import check_unit
 
 _BYTES_AT_ONCE = 16 << 20
 """Spark hands over 10,000 rows at a time; so much is gathered before it is spread over the partitions."""
@@ -50,6 +51,8 @@ class _Writes:
     def stage(self, batches: Iterator[pa.RecordBatch]) -> Staged:
         with short_errors(), SegmentWriter(self.segments) as writer:
             for table in _gathered(batches):
+                if self.schema is None and self.options.time is not None:
+                    check_unit(table.column(self.options.time), self.options.time)
                 for partition, rows in self._spread(table):
                     writer.add(self.options.stream, partition, rows, self.options.time, self.schema)
             return Staged(writer.close())
@@ -82,7 +85,8 @@ class _Writes:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """One commit for the whole DataFrame; attempts of a task that was repeated leave nothing behind."""
+    """One commit for the whole DataFrame; attempts of a task that was repeated leave nothing behind. Rows for a
+    partition that has ended are refused as by `Stream.append`."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         self._writes = _Writes(options, schema, overwrite)
@@ -98,7 +102,7 @@ class BatchWriter(DataSourceArrowWriter):
             if options.end:
                 run = ControlRun.from_messages([EndOfStreamMessage(options.stream)])
                 appends.append(ControlAppend(options.stream, None, run))
-            StreamLog(options.path, create=False).commit(self._key, 0, appends)
+            StreamLog(options.path, create=False).commit(self._key, 0, appends, behind_ends=False)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         StreamLog(self._writes.options.path, create=False).discard(_staged(messages))
@@ -106,7 +110,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """One commit for each batch of a query, keyed by the query and the batch: a batch that Spark repeats after a crash
-    changes nothing if it was committed before."""
+    changes nothing if it was committed before. Rows for a partition that has ended are refused."""
 
     def __init__(self, options: WriteOptions, schema: StructType, overwrite: bool) -> None:
         with short_errors():
@@ -120,7 +124,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         options = self._writes.options
         with short_errors():
-            StreamLog(options.path, create=False).commit(options.writer_key(), batchId, _staged(messages))
+            log = StreamLog(options.path, create=False)
+            log.commit(options.writer_key(), batchId, _staged(messages), behind_ends=False)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         StreamLog(self._writes.options.path, create=False).discard(_staged(messages))

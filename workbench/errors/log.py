@@ -171,6 +171,10 @@ class LogUnavailable(TidemarkError, OSError):
         return cls(f"There is no log at {directory}. StreamLog(directory, create=True) makes one.")
 
     @classmethod
+    def without_name(cls) -> LogUnavailable:
+        return cls("A log needs a directory, but its name is empty. For the current directory, write StreamLog('.').")
+
+    @classmethod
     def not_a_directory(cls, path: str) -> LogUnavailable:
         return cls(f"The log needs a directory at {path}, but there is a file of that name.")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from workbench.errors._base import TidemarkError
 
+_UNITS = {"s": "seconds", "us": "microseconds", "ns": "nanoseconds"}
+
 
 class MissingDataset(TidemarkError, FileNotFoundError):
     """The package that carries a real data set is not there, or not whole."""
@@ -32,6 +34,15 @@ class InvalidTime(TidemarkError, ValueError):
     @classmethod
     def out_of_range(cls, column: str) -> InvalidTime:
         return cls(f"Column {column!r} has a time so far away that 64 bits of milliseconds can not hold it.")
+
+    @classmethod
+    def other_unit(cls, column: str, value: int, unit: str, as_milliseconds: str, as_unit: str) -> InvalidTime:
+        return cls(
+            f"Column {column!r} has whole numbers such as {value}. They are taken as milliseconds since the epoch, and"
+            f" would be {as_milliseconds}; as {_UNITS[unit]} they are {as_unit}. Convert them:"
+            f" pd.to_datetime(frame[{column!r}], unit={unit!r}, utc=True). Should they be milliseconds after all, convert"
+            " them with unit='ms': what timestamps say is not questioned."
+        )
 
     @classmethod
     def out_of_windows(cls, column: str, time: int) -> InvalidTime:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from workbench.errors import LogUnavailable, PartitionCountMismatch, StaleEpoch, StreamExists
+from workbench.errors import LogUnavailable, PartitionCountMismatch, StaleEpoch, StreamEnded, StreamExists
 from workbench.metadata import SqliteMetadataStore
 from workbench.names import checked_name
 from workbench.systems.log import database, index
@@ -30,14 +30,16 @@ class StreamLog:
 
     Cheap to make and picklable; usable from several threads and processes at once, forked ones included. What `commit`
     and `Stream.append` have done survives the death of the process and of the machine. With `create=False` the log must
-    be there. Raises `LogUnavailable`, here and everywhere, when files can not be used, and `DiskFull` when there is no
-    room; then nothing of what was asked for has happened.
+    be there. Raises `LogUnavailable`, here and everywhere, when files can not be used or `directory` is empty text, and
+    `DiskFull` when there is no room; then nothing of what was asked for has happened.
     """
 
     MARKER = "log.sqlite"
     """The file that makes a directory a log."""
 
     def __init__(self, directory: str | os.PathLike[str], create: bool = True) -> None:
+        if not str(directory).strip():
+            raise LogUnavailable.without_name()
         self.directory = Path(directory).expanduser().absolute()
         self._database = database.Database(self.directory / self.MARKER)
         with translated(self.directory):
@@ -109,19 +111,22 @@ class StreamLog:
         *,
         fence: tuple[str, int] | None = None,
         also: Callable[[sqlite3.Connection], None] | None = None,
+        behind_ends: bool = True,
     ) -> bool:
         """Append staged rows and control messages in one transaction, exactly once for each (writer_key, batch).
 
         Within a partition all rows come first, in the given order, then all control messages in theirs. Returns False,
         and deletes the staged files, if the key was committed before. `fence` is (application, epoch): `StaleEpoch` if
-        a later deployment has raised the epoch. `also` may write to the index in the same transaction. Whatever is
-        raised, nothing has been appended, and the staged rows can be committed again or discarded.
+        a later deployment has raised the epoch. `also` may write to the index in the same transaction. Without
+        `behind_ends`, rows for a partition that has ended raise `StreamEnded`; several tasks that write one stream each
+        say their own end, and go on behind those of others. Whatever is raised, nothing has been appended, and the
+        staged rows can be committed again or discarded.
         """
-        return self._commit((writer_key, batch), appends, fence, also)
+        return self._commit((writer_key, batch), appends, fence, also, behind_ends)
 
-    def commit_staged(self, appends: Appends) -> None:
+    def commit_staged(self, appends: Appends, *, behind_ends: bool = True) -> None:
         """`commit` without a key: a second call with other staged rows appends again."""
-        self._commit(None, appends, None, None)
+        self._commit(None, appends, None, None, behind_ends)
 
     def discard(self, staged: Iterable[StagedRows]) -> None:
         """Delete staged files that no commit has made part of a stream."""
@@ -209,6 +214,7 @@ class StreamLog:
         appends: Appends,
         fence: tuple[str, int] | None,
         also: Callable[[sqlite3.Connection], None] | None,
+        behind_ends: bool,
     ) -> bool:
         staged = [append for append in appends if isinstance(append, StagedRows)]
         commit: Commit | None = None
@@ -219,6 +225,8 @@ class StreamLog:
                 if key is not None and not _first_time(connection, *key):
                     commit = None
                 else:
+                    if not behind_ends:
+                        _check_open(connection, staged, str(self.directory))
                     commit = Commit(connection, self.segments_directory, str(self.directory))
                     commit.apply(appends)
                     if also is not None:
@@ -246,6 +254,13 @@ def _check_fence(connection: sqlite3.Connection, application: str, epoch: int) -
     row = connection.execute("SELECT epoch FROM epoch WHERE application = ?", (application,)).fetchone()
     if row is not None and row[0] > epoch:
         raise StaleEpoch.of_application(application, epoch, row[0])
+
+
+def _check_open(connection: sqlite3.Connection, staged: Iterable[StagedRows], where: str) -> None:
+    for name in sorted({rows.stream for rows in staged}):
+        ended = index.ends(connection, index.find_stream(connection, name, where))
+        if any(rows.stream == name and rows.partition < len(ended) and ended[rows.partition] for rows in staged):
+            raise StreamEnded.already(name)
 
 
 def _first_time(connection: sqlite3.Connection, writer_key: str, batch: int) -> bool:

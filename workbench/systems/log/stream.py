@@ -15,7 +15,7 @@ from workbench.systems.base import Controls, Entry, Rows
 from workbench.systems.log import frames, index, schemas
 from workbench.systems.log.commits import ControlAppend
 from workbench.systems.log.segments import SegmentWriter, read_ref
-from workbench.times import event_times
+from workbench.times import check_unit, event_times
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,7 +75,8 @@ class Stream:
     ) -> None:
         """Append rows to `partition`, or, by a stable hash of the column `key`, spread over all; atomically.
 
-        `time_column` names the event time (see `workbench.times`). The index of a DataFrame is not kept. No rows append
+        `time_column` names the event time (see `workbench.times`): timestamps, or int64 milliseconds since the epoch; the
+        stream's first rows are refused if theirs look like seconds. The index of a DataFrame is not kept. No rows append
         nothing. Raises `StreamEnded` where the end has been said, as nobody would read on, `SchemaMismatch`,
         `UnknownColumn`, `InvalidTime`, `InvalidKey`, `DiskFull`, `LogUnavailable`.
         """
@@ -84,12 +85,14 @@ class Stream:
             raise SchemaMismatch.no_columns(self.name)
         index.check_partition(self._row, partition)
         schema, ended = self.schema, self.ended()
+        if schema is None and time_column in table.column_names:
+            check_unit(table.column(time_column), str(time_column))
         with SegmentWriter(self._log.segments_directory) as writer:
             for chosen, part in self._parts(table, partition, key):
                 if ended[chosen] and part.num_rows:
                     raise StreamEnded.already(self.name)
                 writer.add(self.name, chosen, part, time_column, schema)
-            self._log.commit_staged(writer.close())
+            self._log.commit_staged(writer.close(), behind_ends=False)
 
     def end(self, partition: int | None = None) -> None:
         """Append a direct end of stream (from no task) to one partition or to all."""
