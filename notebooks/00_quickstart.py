@@ -21,7 +21,7 @@
 # stream** that travel with the data, from every task of the first stage to every task of the second.
 
 # %% tags=["parameters"]
-log_dir: str = "var/quickstart"  # directory of the stream log; it is made anew
+log_dir: str = "var/quickstart"  # directory of the stream log; what this notebook made there before is made anew
 months: str = "1-12"  # months of 2013 to read, first-last
 out_of_orderness: str = "2h"  # how far take-offs may lag behind the latest one seen, per airport
 partitions: int = 4  # partitions of the intermediate stream, and so tasks of the second stage
@@ -31,7 +31,6 @@ result_file: str = ""  # where to write the result as JSON; empty: nowhere
 
 # %%
 import json
-import shutil
 import time
 from pathlib import Path
 
@@ -40,12 +39,10 @@ from pyspark.sql import functions as f
 
 import workbench as wb
 from datasets import flights
+from workbench.notebooks import fresh_log
 
 began = time.monotonic()
-log_path = Path(log_dir)
-if (log_path / wb.StreamLog.MARKER).exists():  # only ever remove what is a log
-    shutil.rmtree(log_path)
-log = wb.StreamLog(log_path)
+log = fresh_log(log_dir, "00_quickstart")  # removes only what an earlier run of this notebook made
 spark = wb.local_session()
 wb.register(spark)
 
@@ -133,7 +130,7 @@ late.head()
 # ## The result
 
 # %%
-result = spark.read.format("tidemark").option("path", str(log_path)).option("stream", "hourly-delays").load()
+result = spark.read.format("tidemark").option("path", str(log.directory)).option("stream", "hourly-delays").load()
 result.orderBy("window_start", "carrier").limit(8).toPandas()
 
 # %% [markdown]
@@ -143,10 +140,10 @@ result.orderBy("window_start", "carrier").limit(8).toPandas()
 # equal: the count, the mean and the exact 95th percentile.
 
 # %%
-source = spark.read.format("tidemark").option("path", str(log_path)).option("stream", "flights").load()
+source = spark.read.format("tidemark").option("path", str(log.directory)).option("stream", "flights").load()
 accepted = source.where("not cancelled")
 if len(late):
-    reported = spark.read.format("tidemark").option("path", str(log_path)).option("stream", "late-flights").load()
+    reported = spark.read.format("tidemark").option("path", str(log.directory)).option("stream", "late-flights").load()
     accepted = accepted.exceptAll(reported.select(accepted.columns))
 truth = (
     accepted.groupBy("carrier", f.window("event_time", "1 hour").alias("w"))

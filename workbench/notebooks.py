@@ -1,12 +1,17 @@
-"""Running a notebook with parameters, and a page of it that needs no network."""
+"""Running a notebook with parameters, a page of it that needs no network, and a log of its own to start from."""
 
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from workbench.errors import ForeignDirectory
+from workbench.systems.log import StreamLog
+
+_MADE_BY = "made-by-a-notebook"
 _START_SECONDS = 120
 _PLOTLY = "application/vnd.plotly.v1+json"
 
@@ -33,6 +38,30 @@ def execute(
         # The kernel talks over loopback; encrypted, it has nothing to warn about.
         config=Config({"KernelManager": {"transport_encryption": "auto"}}),
     )
+
+
+def fresh_log(directory: str | Path, notebook: str) -> StreamLog:
+    """A new log in `directory`, in the place of the one that an earlier run of the same `notebook` (its name) made there.
+
+    A file in the directory says who made it. Raises `ForeignDirectory`, and removes nothing, where there is anything that
+    this notebook did not make.
+    """
+    path = Path(directory)
+    made_by = path / _MADE_BY
+    if made_by.is_file() and not path.is_symlink() and made_by.read_bytes() == _note(notebook):
+        shutil.rmtree(path)
+    elif path.is_symlink() or (path.exists() and (not path.is_dir() or any(path.iterdir()))):
+        raise ForeignDirectory.not_made_by(notebook, str(path))
+    path.mkdir(parents=True, exist_ok=True)
+    made_by.write_bytes(_note(notebook))
+    return StreamLog(path)
+
+
+def _note(notebook: str) -> bytes:
+    said = (
+        f"This directory was made by the notebook {notebook}, which removes it with all it holds when it runs again.\n"
+    )
+    return said.encode()
 
 
 def to_html(executed: Path, page: Path) -> None:

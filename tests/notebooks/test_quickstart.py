@@ -14,7 +14,7 @@ import psutil
 import pytest
 from papermill import PapermillExecutionError
 
-from workbench.notebooks import execute, to_html
+from workbench.notebooks import execute, fresh_log, to_html
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -65,10 +65,28 @@ def test_a_failed_notebook_is_left_readable_with_its_error(tmp_path: Path) -> No
             {"log_dir": str(tmp_path / "log"), "months": "1-1", "partitions": 0},
             cell_seconds=300,
         )
+    # What a failed run left is this notebook's own: the next one may begin anew.
+    assert fresh_log(tmp_path / "log", "00_quickstart").streams() == []
     outputs = [out for cell in nbformat.read(executed, as_version=4).cells for out in cell.get("outputs", [])]
     errors = [out for out in outputs if out.output_type == "error"]
     assert errors and errors[0].ename == "InvalidGraph"
     assert "at least 1, not 0" in errors[0].evalue
+
+
+def test_the_quickstart_leaves_a_log_that_it_did_not_make_as_it_is(tmp_path: Path) -> None:
+    from workbench.systems.log import StreamLog
+
+    StreamLog(tmp_path / "log").create("precious", 1)
+    with pytest.raises(
+        PapermillExecutionError, match="that the notebook 00_quickstart did not make, so it is left as it"
+    ):
+        execute(
+            NOTEBOOKS / "00_quickstart.ipynb",
+            tmp_path / "00_quickstart.ipynb",
+            {"log_dir": str(tmp_path / "log"), "months": "1-1"},
+            cell_seconds=300,
+        )
+    assert StreamLog(tmp_path / "log", create=False).streams() == ["precious"]
 
 
 def test_the_command_line_tells_how_far_an_application_is(tmp_path: Path) -> None:

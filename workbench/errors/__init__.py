@@ -16,6 +16,7 @@ from workbench.errors.graph import (
 from workbench.errors.log import (
     CorruptSegment,
     DiskFull,
+    ForeignDirectory,
     InvalidMetadata,
     LogInUse,
     LogUnavailable,
@@ -45,6 +46,7 @@ from workbench.errors.sessions import InvalidSetting, JavaNotFound, SessionConfl
 __all__ = [
     "CorruptSegment",
     "DiskFull",
+    "ForeignDirectory",
     "IncompatibleCheckpoint",
     "InvalidAggregate",
     "InvalidDuration",

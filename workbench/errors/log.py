@@ -210,6 +210,17 @@ class LogUnavailable(TidemarkError, OSError):
         return cls(f"The log could not use {path}: {why}.")
 
 
+class ForeignDirectory(TidemarkError, FileExistsError):
+    """A directory that a notebook would have to empty, and did not make."""
+
+    @classmethod
+    def not_made_by(cls, notebook: str, directory: str) -> ForeignDirectory:
+        return cls(
+            f"There is something at {directory} already that the notebook {notebook} did not make, so it is left as it is."
+            " Name another log_dir, or remove it yourself."
+        )
+
+
 class DiskFull(LogUnavailable):
     """No room for what was to be written."""
 
