@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
+from collections.abc import Callable
 
 import pytest
 
+from workbench.engine import deploy
 from workbench.errors import InvalidAggregate, InvalidDuration, InvalidGraph, InvalidName
 from workbench.graph import Application
 from workbench.graph.job_plan import plan_job
-from workbench.graph.nodes import Input
+from workbench.graph.nodes import Broadcast, Input, PartitionBy
 from workbench.graph.stages import JobOutline
 from workbench.windows import quantile, tumbling
 
@@ -105,6 +108,39 @@ def test_an_input_can_be_used_twice_but_not_declared_in_two_ways() -> None:
 def test_what_can_not_be_meant_is_refused_where_it_is_written(build, sentence: str) -> None:
     with pytest.raises(InvalidGraph, match=sentence):
         build(Application("app"))
+
+
+def test_deploy_has_the_keywords_and_defaults_of_the_engines_own() -> None:
+    def options(function: Callable[..., object]) -> list[tuple[str, object, str]]:
+        parameters = inspect.signature(function).parameters.values()
+        return [(p.name, p.default, str(p.annotation)) for p in parameters if p.kind is p.KEYWORD_ONLY]
+
+    assert options(Application.deploy) == options(deploy)
+    assert "max_messages" in dict(inspect.signature(Application.deploy).parameters)
+    with pytest.raises(TypeError, match="max_mesages"):
+        Application("app").deploy(None, None, max_mesages=3)
+    said = inspect.getdoc(Application.deploy) or ""
+    assert all(f"{name}:" in said for name, _, _ in options(deploy)), "each option is explained"
+
+
+def test_intermediate_streams_are_named_by_what_is_declared_not_by_how_many_operators_came_before() -> None:
+    def streams(build: Callable[[Application], object]) -> list[str]:
+        app = Application("app")
+        build(app)
+        return [node.stream for node in app.nodes if isinstance(node, Broadcast | PartitionBy)]
+
+    names = ["app.carrier", "app.broadcast"]
+    assert streams(lambda app: app.input("a").partition_by("carrier").broadcast()) == names
+    assert streams(lambda app: app.input("a").filter("x > 1").partition_by("carrier").filter("y").broadcast()) == names
+
+    def twice(app: Application) -> None:
+        app.input("a").broadcast().send_to("o")
+        app.input("b").broadcast().send_to("p")
+
+    app = Application("app")
+    twice(app)
+    with pytest.raises(InvalidGraph, match=r"'app\.broadcast' is written by two operators, .*rename one"):
+        plan_job("app", app.nodes, {"a": 1, "b": 1})
 
 
 def test_wrong_durations_aggregates_and_names_are_refused_where_they_are_written() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from workbench.engine.run import Run
+    from workbench.engine.task import Routing
     from workbench.graph.picture import Picture
     from workbench.systems.log import StreamLog
 
@@ -74,11 +76,37 @@ class Application:
         """All messages of all the given streams, in no order between them."""
         return first.merge(*others)
 
-    def deploy(self, spark: SparkSession, log: StreamLog, **options: Any) -> Run:
-        """Start a run of this application. See `workbench.engine.deploy` for the options."""
+    def deploy(
+        self,
+        spark: SparkSession,
+        log: StreamLog,
+        *,
+        containers: int | None = None,
+        max_messages: int = 1_000_000,
+        routing: Routing | Mapping[str, str] | None = None,
+        checkpoint: str | Path | None = None,
+        run_id: str | None = None,
+    ) -> Run:
+        """Start a run of this application and return its handle at once: `workbench.engine.deploy`, which says more.
+
+        containers: Spark partitions that host the tasks; by default as the checkpoint has them, at first one per core.
+        max_messages: how many source messages one batch may admit over all tasks.
+        routing: "broadcast" or "aggregate" for each kind of control message, as `Routing` or as a mapping.
+        checkpoint: a directory of one's own for the checkpoint; by default one in the log's directory.
+        run_id: names this deployment; by default a new unique one.
+        """
         from workbench.engine import deploy
 
-        return deploy(self, spark, log, **options)
+        return deploy(
+            self,
+            spark,
+            log,
+            containers=containers,
+            max_messages=max_messages,
+            routing=routing,
+            checkpoint=checkpoint,
+            run_id=run_id,
+        )
 
     def picture(self) -> Picture:
         """The graph as data: what `_repr_html_` draws and `str` tells."""
@@ -192,8 +220,11 @@ class MessageStream:
         return self._through(writer, stream, keys)
 
     def broadcast(self, *, name: str | None = None) -> MessageStream:
-        """Write to an intermediate stream of one partition, which every task of the next stage reads in full."""
-        stream = checked_name(name or f"{self._application.name}.broadcast-{self._next_id()}")
+        """Write to an intermediate stream of one partition, which every task of the next stage reads in full.
+
+        `name` defaults to `<application>.broadcast`; a second broadcast of the same application needs one of its own.
+        """
+        stream = checked_name(name or f"{self._application.name}.broadcast")
         writer = nodes.Broadcast(
             self._next_id(), "broadcast", (self._node,), stream=stream, event_time=self._event_time
         )
