@@ -19,6 +19,10 @@ _ACCESSORS = frozenset({"str", "dt"})
 _FUNCTIONS = frozenset(
     ["Timestamp", "abs", "arccos", "arcsin", "arctan", "ceil", "cos", "exp", "expm1", "floor", "log", "log10", "log1p", "sin", "sqrt", "tan"]
 )  # fmt: skip
+_OF_PANDAS = frozenset(
+    ["Inf", "Timestamp", "columns", "clevel_0", "datetime", "ilevel_0", "index", "inf", "list", "tuple"]
+)
+"""Names that `DataFrame.eval` knows without a column."""
 _PLAIN = (
     ast.Expression, ast.BoolOp, ast.boolop, ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator, ast.Compare, ast.cmpop,
     ast.Constant, ast.List, ast.Tuple, ast.Load, ast.keyword, ast.Name,
@@ -43,6 +47,16 @@ def checked_expression(text: str) -> str:
         raise InvalidExpression.unreadable(text, assigns=_assigns(readable)) from error
     _check(tree, text)
     return text.strip()
+
+
+def columns_in(text: str) -> frozenset[str]:
+    """The columns that a checked expression names. None are told of an expression with names in `backticks`."""
+    if "`" in text:
+        return frozenset()
+    tree = ast.parse(text, mode="eval")
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called}
+    return frozenset(names - _OF_PANDAS)
 
 
 def _check(node: ast.AST, text: str) -> None:
