@@ -42,6 +42,7 @@ from workbench.errors.runs import (
     UnknownTask,
 )
 from workbench.errors.sessions import InvalidSetting, JavaNotFound, SessionConflict, SessionFailed, UnknownEnvironment
+from workbench.errors.startpoints import InvalidStartpoint, InvalidStartpointRequest, UnresolvableStartpoint
 
 __all__ = [
     "CorruptSegment",
@@ -59,6 +60,8 @@ __all__ = [
     "InvalidName",
     "InvalidOption",
     "InvalidSetting",
+    "InvalidStartpoint",
+    "InvalidStartpointRequest",
     "InvalidTime",
     "InvalidWindow",
     "JavaNotFound",
@@ -85,6 +88,7 @@ __all__ = [
     "UnknownPartition",
     "UnknownStream",
     "UnknownTask",
+    "UnresolvableStartpoint",
     "UnstagedRows",
     "WrongType",
 ]
