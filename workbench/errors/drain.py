@@ -1,4 +1,4 @@
-"""Drain notifications."""
+"""Drain notifications, and runs that can not be asked to drain."""
 
 from __future__ import annotations
 
@@ -44,11 +44,38 @@ class InvalidNotification(TidemarkError, ValueError):
         )
 
 
+class NotDrainable(TidemarkError, RuntimeError):
+    """A run that is asked to drain from outside and would not hear it."""
+
+    @classmethod
+    def another_run(cls, application: str, asked: str, newest: str, status: str) -> NotDrainable:
+        return cls(
+            f"The run {asked} is not the newest of the application {application!r}; that is {newest}, and it is {status}."
+            f" To drain that one, say --run {newest}, or leave --run out."
+        )
+
+    @classmethod
+    def lost(cls, application: str, run_id: str) -> NotDrainable:
+        return cls(
+            f"The run {run_id} is on record as running, but no process holds the lock of {application!r}: it died without"
+            " saying so. Nothing is lost. Deploy the application as it was; that run begins where this one was left, and"
+            " goes on with its drain if one had begun. Else drain that run."
+        )
+
+    @classmethod
+    def replaced(cls, run_id: str, by: str) -> NotDrainable:
+        return cls(
+            f"The run {run_id} ended before it had drained, and the run {by} took its place. That goes on with the drain"
+            " if it had begun. Else it has to be asked itself: the request was for the first run only."
+        )
+
+
 def _shown(value: object) -> str:
-    """Whatever somebody wrote, short and printable on any screen."""
-    if not isinstance(value, str):
-        return f"{type(value).__name__} ({_printable(str(value))})"
-    return repr(_printable(value))
+    """Whatever somebody wrote, short and printable on any screen. Of lists and objects, which may be deep, the type."""
+    if isinstance(value, str):
+        return repr(_printable(value))
+    kind = type(value).__name__
+    return f"{kind} ({_printable(str(value))})" if isinstance(value, int | float) else kind
 
 
 def _printable(text: str) -> str:
