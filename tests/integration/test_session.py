@@ -260,6 +260,43 @@ def test_nothing_is_left_running_when_the_driver_is_killed(empty: Path) -> None:
     assert psutil.wait_procs(family, timeout=20)[1] == []
 
 
+@pytest.mark.slow
+def test_the_files_of_a_killed_session_are_removed_by_the_next_and_those_of_a_living_one_are_not(empty: Path) -> None:
+    script = """
+        import sys
+        from workbench.session import local, local_session
+        spark = local_session(cores=1)
+        print(local._running.directory.path, flush=True)
+        sys.stdin.readline()
+        print(spark.range(3).count(), flush=True)
+    """
+    temporary = empty.parent / f"{empty.name} tmp"
+    temporary.mkdir()
+
+    def session() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            cwd=empty,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    living, killed = session(), session()
+    assert living.stdout is not None and killed.stdout is not None
+    in_use, left = (Path(process.stdout.readline().strip()) for process in (living, killed) if process.stdout)
+    killed.kill()
+    killed.communicate()
+    assert sorted(temporary.iterdir()) == sorted([in_use, left])
+    following = session()
+    assert following.stdout is not None
+    third = Path(following.stdout.readline().strip())
+    assert sorted(temporary.iterdir()) == sorted([in_use, third])
+    assert [process.communicate("go on\n", timeout=60)[0] for process in (living, following)] == ["3\n", "3\n"]
+    assert list(temporary.iterdir()) == []
+
+
 def test_workers_import_the_installed_pyspark_and_have_pandas_and_this_package_before_they_are_asked(
     spark: SparkSession,
 ) -> None:
@@ -298,32 +335,60 @@ def test_asking_for_other_settings_names_the_differences(spark: SparkSession) ->
 @pytest.mark.slow
 def test_a_foreign_session_is_taken_if_it_fits_and_refused_with_a_reason_if_not(empty: Path) -> None:
     script = """
-        import json
+        import json, os, sys
         from pyspark.sql import SparkSession
         from workbench.errors import SessionConflict
-        from workbench.session import local_session, stop_session
-        from workbench.session.settings import ROCKSDB, STATE_STORE
-        from workbench.session import find_java
+        from workbench.session import find_java, local_session, stop_session
         from workbench.session.archive import archive_for
+        from workbench.session.settings import ROCKSDB, STATE_STORE
+        from workbench.session.workers import check_workers
+
+        os.environ["PYSPARK_PYTHON"] = sys.executable
         archive = archive_for(find_java())
         options = "-XX:TieredStopAtLevel=1 -Xshare:auto" + (f" -XX:SharedArchiveFile={archive}" if archive else "")
         builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
         theirs = builder.config("spark.driver.extraJavaOptions", options).getOrCreate()
-        try:
-            local_session()
-        except SessionConflict as error:
-            reason = str(error)
+
+        def refused(**asked):
+            try:
+                return f"taken: {local_session(**asked)}"
+            except SessionConflict as error:
+                return str(error)
+
+        reasons = {"store": refused()}
         theirs.conf.set(STATE_STORE, ROCKSDB)
-        taken = local_session() is theirs
+        reasons["asked"] = refused(cores=3, memory="3g", ui=True, config={"spark.sql.shuffle.partitions": 7})
+        taken = local_session() is local_session(cores=1, memory="1g") is theirs
+        check_workers(theirs)
+        # As it is where PYSPARK_PYTHON is not set and python3 is another one.
+        with open("python3", "w") as other:
+            other.write("#!/bin/sh\\necho '[\\"3.2\\", []]'\\n")
+        os.chmod("python3", 0o700)
+        theirs.sparkContext.pythonExec = os.path.abspath("python3")
+        reasons["python"] = refused()
+        os.unlink("python3")
         stop_session()
         alive = not theirs.sparkContext._jsc.sc().isStopped()
         theirs.stop()
         ours = local_session(cores=1)
+        check_workers(ours)
         options = ours.sparkContext._jvm.System.getProperty("java.io.tmpdir")
-        print(json.dumps({"reason": reason, "taken": taken, "alive": alive, "ours": options}))
+        print(json.dumps({"reasons": reasons, "taken": taken, "alive": alive, "ours": options}))
     """
     result, _ = run(script, empty)
-    assert f"{STATE_STORE} must be {ROCKSDB}" in result["reason"]
+    reasons = result["reasons"]
+    assert reasons["store"] == (
+        f"The active Spark session, which local_session() did not start, does not fit: {STATE_STORE} must be {ROCKSDB}"
+        " (is org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider)."
+        f" Call spark.conf.set('{STATE_STORE}', '{ROCKSDB}'), or stop it with spark.stop() and call"
+        " local_session() again."
+    )
+    assert reasons["asked"] == (
+        "The active Spark session, which local_session() did not start, does not fit: spark.driver.memory must be 3g (is"
+        " 1g), spark.ui.enabled must be true (is false), spark.sql.shuffle.partitions must be 7 (is 200), cores must be 3"
+        " (is 1). Stop it with spark.stop() and call local_session() again."
+    )
+    assert "for its workers, which is Python 3.2, and this is" in reasons["python"]
     assert (result["taken"], result["alive"]) == (True, True)
     # The Java of the stopped session has been replaced by one with our options.
     assert "tidemark-session-" in result["ours"]

@@ -8,15 +8,20 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
-from workbench.errors import InvalidSetting, JavaNotFound
+from workbench.errors import InvalidSetting, JavaNotFound, SessionConflict
 from workbench.session import java as java_module
+from workbench.session import workers
 from workbench.session.commands import java_command, worker_command
 from workbench.session.directory import PrivateDirectory
 from workbench.session.java import find_java, inspect_java
 from workbench.session.settings import java_options, spark_settings
+from workbench.session.workers import check_workers
 
 
 def installed(home: Path, version: str | None, modules: str = "", answer: str = "") -> Path:
@@ -138,24 +143,126 @@ def test_options_of_java_survive_the_quoting_of_sparks_launcher(tmp_path: Path) 
     assert line.endswith(" -Dmine=1")
 
 
-def test_a_directory_left_by_a_killed_process_is_removed_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+def killed_with_a_directory(temporary: Path) -> Path:
+    """The directory of a process that was killed a moment ago."""
     script = (
         "import os, signal; from workbench.session.directory import PrivateDirectory;"
         "print(PrivateDirectory.create('tidemark-test-').path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TMPDIR": str(temporary)}
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
-    left = Path(done.stdout.strip())
+    return Path(done.stdout.strip())
+
+
+def test_a_directory_left_by_a_killed_process_is_removed_by_the_next_at_once_and_one_in_use_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    left = killed_with_a_directory(tmp_path)
     assert left.stat().st_mode & 0o077 == 0
     living = PrivateDirectory.create("tidemark-test-")
-    an_hour_ago = time.time() - 3600
-    for path in (left, living.path):
-        os.utime(path, (an_hour_ago, an_hour_ago))
+    assert list(tmp_path.iterdir()) == [living.path]
+    os.utime(living.path, (time.time() - 3600,) * 2)
     PrivateDirectory.create("tidemark-test-").remove()
     assert list(tmp_path.iterdir()) == [living.path]
     living.remove()
     living.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_without_its_lock_yet_is_left_alone_until_nobody_can_be_about_to_take_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    begun, removed, someones = (tmp_path / name for name in (".tidemark-test-a", "tidemark-test-b", "tidemark-test-c"))
+    begun.mkdir()
+    (begun / "lock").touch()
+    removed.mkdir()
+    someones.write_text("a file")
+    PrivateDirectory.create("tidemark-test-").remove()
+    assert sorted(tmp_path.iterdir()) == [begun, removed, someones]
+    for path in (begun, removed, someones):
+        os.utime(path, (time.time() - 3600,) * 2)
+    PrivateDirectory.create("tidemark-test-").remove()
+    assert list(tmp_path.iterdir()) == [someones]
+
+
+class ForeignSession(SparkSession):
+    """A session of a user's own, as far as its workers are concerned."""
+
+    def __init__(self, python: str, master: str = "local[1]") -> None:
+        self.context = SimpleNamespace(pythonExec=python, master=master)
+
+    @property
+    def sparkContext(self) -> Any:
+        return self.context
+
+
+def python_of(directory: Path, version: str = "3.11", missing: str = "[]") -> str:
+    """A program that answers as an interpreter of that version would."""
+    directory.mkdir()
+    path = directory / "python3"
+    path.write_text(f"#!/bin/sh\necho '[\"{version}\", {missing}]'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+OURS = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def test_workers_of_this_interpreter_or_of_one_like_it_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers.subprocess, "run", pytest.fail)
+    check_workers(ForeignSession(sys.executable))
+    (tmp_path / "session").mkdir()
+    check_workers(ForeignSession(worker_command(tmp_path / "session")))
+    monkeypatch.undo()
+    other = tmp_path / "python-of-the-same-environment"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    other.chmod(0o755)
+    check_workers(ForeignSession(str(other)))
+    check_workers(ForeignSession(python_of(tmp_path / "a", OURS)))
+    monkeypatch.setenv("PATH", str(tmp_path / "a"))
+    check_workers(ForeignSession("python3"))
+
+
+@pytest.mark.parametrize(
+    ("version", "missing", "flaw"),
+    [
+        ("2.7", "[]", f"which is Python 2.7, and this is {OURS}"),
+        (OURS, '["pandas", "pyarrow"]', "which has no pandas and no pyarrow"),
+        ("", "oops", "which does not run (JSONDecodeError)"),
+    ],
+)
+def test_workers_that_could_not_run_a_job_are_refused_with_the_reason_and_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, missing: str, flaw: str
+) -> None:
+    python = python_of(tmp_path / "bin", version, missing)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    with pytest.raises(SessionConflict) as refused:
+        check_workers(ForeignSession("python3"))
+    said = str(refused.value)
+    assert said.startswith(f"This Spark session starts python3 ({python}) for its workers, {flaw}. Stop it with")
+    assert f"os.environ['PYSPARK_PYTHON'] = sys.executable (here {sys.executable}) before" in said
+
+
+def test_workers_without_any_python_and_sessions_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SessionConflict, match="starts /nowhere/python for its workers, which is not there"):
+        check_workers(ForeignSession("/nowhere/python"))
+    with pytest.raises(SessionConflict, match=r"not on builtins\.object \(Spark Connect"):
+        check_workers(object())  # type: ignore[arg-type]
+
+
+def test_this_package_may_be_sent_to_the_workers_of_a_cluster_but_not_what_is_compiled(tmp_path: Path) -> None:
+    """Of an interpreter that has Arrow and the like but not this package."""
+    python = tmp_path / "python3"
+    code = (
+        'import os, sys; sys.path = [p for p in sys.path if p and not os.path.isdir(os.path.join(p, "workbench"))];'
+        "exec(sys.argv.pop(1))"
+    )
+    python.write_text(f"#!/bin/sh\nshift\nexec '{sys.executable}' -P -c '{code}' \"$@\"\n")
+    python.chmod(0o755)
+    check_workers(ForeignSession(str(python), "spark://cluster:7077"))
+    with pytest.raises(SessionConflict, match="which has no workbench"):
+        check_workers(ForeignSession(str(python)))

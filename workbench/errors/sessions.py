@@ -45,10 +45,33 @@ class SessionConflict(TidemarkError, RuntimeError):
         return cls(f"The local session is active with other settings: {listed}. Call stop_session() first.")
 
     @classmethod
-    def from_foreign(cls, unfit: Mapping[str, tuple[str, str | None]]) -> SessionConflict:
-        listed = ", ".join(f"{name} must be {wanted} (is {has})" for name, (wanted, has) in unfit.items())
+    def from_foreign(cls, unfit: Mapping[str, tuple[object, object]], settable: Iterable[str]) -> SessionConflict:
+        """`unfit` are (wanted, actual or None) by name; `settable` are those that a living session can change."""
+        listed = ", ".join(
+            f"{name} must be {wanted} ({'is not set' if has is None else f'is {has}'})"
+            for name, (wanted, has) in unfit.items()
+        )
+        calls = ", ".join(f"spark.conf.set({name!r}, {str(unfit[name][0])!r})" for name in settable)
+        cure = f"Call {calls}, or stop it" if len(calls) and set(settable) == set(unfit) else "Stop it"
         return cls(
-            f"The active Spark session does not fit: {listed}. Set this on it, or stop it and call local_session()."
+            f"The active Spark session, which local_session() did not start, does not fit: {listed}. {cure} with"
+            " spark.stop() and call local_session() again."
+        )
+
+    @classmethod
+    def of_workers(cls, command: str, flaw: str, python: str) -> SessionConflict:
+        return cls(
+            f"This Spark session starts {command} for its workers, {flaw}. Stop it with spark.stop(), then let"
+            f" local_session() start one, or set os.environ['PYSPARK_PYTHON'] = sys.executable (here {python}) before you"
+            " start your own."
+        )
+
+    @classmethod
+    def not_classic(cls, session: object) -> SessionConflict:
+        kind = f"{type(session).__module__}.{type(session).__qualname__}"
+        return cls(
+            f"An application runs on a SparkSession of this process, not on {kind} (Spark Connect is a session of another)."
+            " local_session() starts one."
         )
 
 

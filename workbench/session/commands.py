@@ -17,6 +17,8 @@ DAEMON = "workbench.session.daemon"
 """The module in the place of Spark's daemon, for the processes too for which Spark takes no setting."""
 
 _HERE = Path(__file__).resolve().parents[2]
+_PYTHON_OF: dict[str, str] = {}
+"""What the commands become that this process has written."""
 
 _PYTHON = """\
 #!/bin/sh
@@ -85,7 +87,15 @@ def worker_command(directory: Path, python: str = sys.executable) -> str:
         client=shlex.quote(client.__file__),
         directory=shlex.quote(str(directory)),
     )
-    return str(path) if _write(path, script) else python
+    if not _write(path, script):
+        return python
+    _PYTHON_OF[str(path)] = python
+    return str(path)
+
+
+def python_behind(command: str) -> str:
+    """The Python that `command` starts, if it is one of ours; else `command` itself."""
+    return _PYTHON_OF.get(command, command)
 
 
 def java_command(directory: Path, java_home: Path) -> Path:

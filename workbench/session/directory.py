@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -25,10 +27,12 @@ class PrivateDirectory:
     @classmethod
     def create(cls, prefix: str) -> PrivateDirectory:
         """Make one, and remove those that killed owners left behind."""
-        path = Path(tempfile.mkdtemp(prefix=prefix)).resolve()
-        lock = (path / _LOCK).open("wb")
+        unlocked = Path(tempfile.mkdtemp(prefix=f".{prefix}")).resolve()
+        lock = (unlocked / _LOCK).open("wb")
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for other in path.parent.glob(f"{prefix}*"):
+        # It gets its name when it has its lock: whatever has such a name and no lock was left behind, however new it is.
+        path = unlocked.rename(unlocked.with_name(unlocked.name[1:]))
+        for other in (*path.parent.glob(f"{prefix}*"), *path.parent.glob(f".{prefix}*")):
             if other != path:
                 _remove_if_abandoned(other)
         return cls(path, lock)
@@ -42,12 +46,16 @@ class PrivateDirectory:
 
 
 def _remove_if_abandoned(path: Path) -> None:
-    # A directory that was made just now may not be locked yet.
     try:
-        if time.time() - path.stat().st_mtime < _SETTLED_SECONDS or path.stat().st_uid != os.getuid():
+        state = path.lstat()
+        if state.st_uid != os.getuid() or not stat.S_ISDIR(state.st_mode):
             return
-        with (path / _LOCK).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        has_lock = (path / _LOCK).exists()
+        if (path.name.startswith(".") or not has_lock) and time.time() - state.st_mtime < _SETTLED_SECONDS:
+            return  # on the way to its lock, or being removed
+        with (path / _LOCK).open("rb") if has_lock else contextlib.nullcontext() as lock:
+            if lock is not None:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(path, ignore_errors=True)
     except OSError:
         return

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark import SparkConf, SparkContext
+from pyspark.errors import SparkNoSuchElementException
 from pyspark.sql import SparkSession
 
 from workbench.errors import SessionConflict, SessionFailed
@@ -21,10 +22,14 @@ from workbench.session.commands import java_command, worker_command
 from workbench.session.directory import PrivateDirectory
 from workbench.session.forkserver import ForkServer
 from workbench.session.java import find_java
-from workbench.session.settings import ROCKSDB, STATE_STORE, java_options, spark_settings
+from workbench.session.settings import ROCKSDB, STATE_STORE, java_options, spark_settings, spelled
 from workbench.session.warming import warm_up
+from workbench.session.workers import check_workers
 
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_MEMORY = "2g"
+_SPARKS_OWN = {"spark.driver.memory": "1g", "spark.ui.enabled": "true"}
+"""Defaults that Spark does not tell."""
 
 
 class _Running(NamedTuple):
@@ -43,23 +48,26 @@ def local_session(
     app_name: str = "tidemark",
     *,
     cores: int | None = None,
-    memory: str = "2g",
+    memory: str | None = None,
     ui: bool = False,
     config: Mapping[str, object] | None = None,
 ) -> SparkSession:
     """The local Spark session of this process, started if there is none.
 
-    `cores` are the threads that run tasks (all that this process may use), `memory` is the heap of the JVM, `ui` serves
-    Spark's own pages on the loopback address, and `config` holds further settings of Spark, which win over ours.
+    `cores` are the threads that run tasks (by default all that this process may use), `memory` is the heap of the JVM (by
+    default "2g"), `ui` serves Spark's own pages on the loopback address, and `config` holds further settings of Spark,
+    which win over ours.
 
     A second call returns the same session if it asks for the same; a session that was started without us is returned
-    if it has the settings that a job needs. Files live in a private temporary directory that goes with the session.
+    if it has what is asked for, the settings that a job needs, and workers that can run one. Files live in a private
+    temporary directory that goes with the session.
 
     Raises `JavaNotFound` without Java 17 or newer, `SessionConflict` if a session with other settings is active,
     `InvalidSetting`, and `SessionFailed` if the JVM does not start.
     """
     global _running
-    asked: dict[str, object] = {"cores": cores, "memory": memory, "ui": ui, **(config or {})}
+    heap = _MEMORY if memory is None else memory
+    asked: dict[str, object] = {"cores": cores, "memory": heap, "ui": ui, **(config or {})}
     with _lock:
         if _running is not None and not _is_alive(_running.session):
             stop_session()
@@ -69,8 +77,8 @@ def local_session(
             return _running.session
         foreign = SparkSession.getActiveSession() or _default_session()
         if foreign is not None:
-            return _fit(foreign, config or {})
-        _running = _start(app_name, asked, cores, memory, ui, config or {})
+            return _fit(foreign, cores, memory, ui, config or {})
+        _running = _start(app_name, asked, cores, heap, ui, config or {})
         return _running.session
 
 
@@ -197,13 +205,30 @@ def _default_session() -> SparkSession | None:
     return session if session is not None and _is_alive(session) else None
 
 
-def _fit(session: SparkSession, config: Mapping[str, object]) -> SparkSession:
-    wanted = {STATE_STORE: ROCKSDB, **{key: str(value) for key, value in config.items()}}
-    has = {key: session.conf.get(key, None) for key in wanted}
-    unfit = {key: (wanted[key], has[key]) for key in wanted if has[key] != wanted[key]}
+def _fit(
+    session: SparkSession, cores: int | None, memory: str | None, ui: bool, config: Mapping[str, object]
+) -> SparkSession:
+    """A session that we did not start, if it is as asked for and can run a job; else `SessionConflict`."""
+    wanted = {STATE_STORE: ROCKSDB, **({"spark.driver.memory": memory} if memory is not None else {})}
+    wanted |= {**({"spark.ui.enabled": "true"} if ui else {}), **{key: spelled(value) for key, value in config.items()}}
+    has = {key: _setting(session, key) for key in wanted}
+    unfit: dict[str, tuple[object, object]] = {
+        key: (wanted[key], has[key]) for key in wanted if has[key] != wanted[key]
+    }
+    settable = [key for key in unfit if session.conf.isModifiable(key)]
+    if cores is not None and cores != session.sparkContext.defaultParallelism:
+        unfit["cores"] = (cores, session.sparkContext.defaultParallelism)
     if unfit:
-        raise SessionConflict.from_foreign(unfit)
+        raise SessionConflict.from_foreign(unfit, settable)
+    check_workers(session)
     return session
+
+
+def _setting(session: SparkSession, key: str) -> str | None:
+    try:
+        return session.conf.get(key)
+    except SparkNoSuchElementException:
+        return _SPARKS_OWN.get(key)
 
 
 def _forget_dead(session: SparkSession) -> None:

@@ -58,8 +58,13 @@ def spark_settings(
     for key, value in config.items():
         if not key.startswith("spark."):
             raise InvalidSetting.not_of_spark(key)
-        settings[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        settings[key] = spelled(value)
     return settings
+
+
+def spelled(value: object) -> str:
+    """A value of a setting as Spark spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def java_options(directory: Path, archive: Path | None, own: str = "") -> str:
