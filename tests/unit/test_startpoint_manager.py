@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -518,6 +520,31 @@ def test_a_crash_between_any_two_steps_of_a_fan_out_changes_nothing(
     assert lives == 4 + 4 + 1 + 1, "every change was interrupted once: 4 taken, 4 deleted, 1 orphan, the commit"
     assert offsets(taken) == {(T0, S0): 1, (T1, S1): 2, (T0, B): 4, (T1, B): 4}
     assert contents(log)[WRITTEN_NAMESPACE] == {} and len(contents(log)[FAN_OUT_NAMESPACE]) == 4
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_process_that_dies_within_or_after_a_fan_out_leaves_all_or_nothing(
+    manager: StartpointManager, log: StreamLog, committed: bool
+) -> None:
+    manager.write_all([Request(S0, at(1)), Request(B, at(2))])
+    before = contents(log)
+    script = f"""
+import os, sys
+from workbench.names import SSP
+from workbench.startpoints import StartpointManager
+from workbench.systems.log import StreamLog
+log = StreamLog(sys.argv[1], create=False)
+manager = StartpointManager(log, "app", lambda: {NOW})
+with log.transaction():
+    assert len(list(manager.fan_out({{"Partition 0": [SSP("log", "s", 0), SSP("log", "b", 0)]}}))) == 2
+    if not {committed}:
+        os._exit(9)
+os._exit(9)
+"""
+    died = subprocess.run([sys.executable, "-c", script, str(log.directory)], cwd=Path(__file__).parents[2])
+    assert died.returncode == 9
+    assert (contents(log) == before) is not committed
+    assert offsets(manager.fan_out({T0: [S0, B]})) == {(T0, S0): 1, (T0, B): 2}
 
 
 def test_a_commit_removes_what_it_covers_or_is_not(manager: StartpointManager, log: StreamLog) -> None:

@@ -3,73 +3,39 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbench.errors import InvalidStartpointRequest, UnknownApplication, UnknownStream, UnresolvableStartpoint
+from workbench.commands import _startpoint_target as targets
+from workbench.errors import InvalidStartpointRequest, UnknownApplication, UnresolvableStartpoint
 from workbench.names import LOG_SYSTEM, SSP
 from workbench.startpoints.fan_out import FannedOut, Request, stale_text
 from workbench.startpoints.manager import StartpointManager
 from workbench.startpoints.model import (
     TIMES,
-    Startpoint,
-    StartpointOldest,
-    StartpointSpecific,
-    StartpointTimestamp,
-    StartpointUpcoming,
     now,
     time_text,
 )
-from workbench.startpoints.preview import Consumers, PreviewRow, consumers, preview_frame
-from workbench.startpoints.shorthand import by_duration, shift_by
+from workbench.startpoints.preview import Consumers, PreviewRow, preview_frame
 from workbench.systems.log import StreamLog
-from workbench.systems.log.startpoints import latest_event_time, preview_on, ranges_on, resolve_on
+from workbench.systems.log.startpoints import preview_on, resolve_on
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WITH_PARTITION = re.compile(r"(.+):([0-9]+)", re.ASCII | re.DOTALL)
 _WAYS = ("--oldest", "--upcoming", "--offset", "--at", "--ago", "--shift")
-
-
-@dataclass(frozen=True)
-class KnownJob:
-    """What a log knows of an application that ran on it: its next offsets (stream → per partition, or for a broadcast
-    stream per task), which streams are its sources, which are broadcast."""
-
-    positions: Mapping[str, Sequence[int]]
-    sources: Collection[str]
-    broadcast: Collection[str] = ()
-
-
-Provider = Callable[[StreamLog, str], KnownJob]
-"""What is known of an application; raises `UnknownApplication`."""
-
-
-def known_job(log: StreamLog, application: str) -> KnownJob:
-    """What the newest plan of the engine says."""
-    from workbench.engine.record import current_positions, open_record  # type: ignore[attr-defined, unused-ignore]
-
-    inputs = open_record(log, application).outline.inputs
-    return KnownJob(
-        positions=current_positions(log, application),
-        sources=[read.stream for read in inputs if not read.intermediate],
-        broadcast=[read.stream for read in inputs if read.broadcast],
-    )
 
 
 def add_to(
     subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
-    provider: Provider = known_job,
+    provider: targets.Provider = targets.known_job,
     clock: Callable[[], int] = now,
 ) -> None:
     """Add the command `startpoint` to a command line whose parsers have a default `run`."""
     command = subparsers.add_parser("startpoint", help="where the next start of an application begins to read")
     verbs = command.add_subparsers(required=True, metavar="VERB")
 
-    def verb(name: str, help: str, run: Callable[[argparse.Namespace, Provider, Callable[[], int]], int]) -> Any:
+    def verb(
+        name: str, help: str, run: Callable[[argparse.Namespace, targets.Provider, Callable[[], int]], int]
+    ) -> Any:
         parser = verbs.add_parser(name, help=help, description=help)
         parser.add_argument("log", type=Path, help="directory of the stream log")
         parser.add_argument("application", help="name of the application")
@@ -108,7 +74,7 @@ def _add_target(parser: argparse.ArgumentParser, everything: str) -> None:
     parser.add_argument("--all", action="store_true", help=everything)
 
 
-def _set(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], int]) -> int:
+def _set(chosen: argparse.Namespace, provider: targets.Provider, clock: Callable[[], int]) -> int:
     log = StreamLog(chosen.log, create=False)
     manager = StartpointManager(log, chosen.application, clock)
     given = [way for way in _WAYS if getattr(chosen, way[2:]) not in (None, False)]
@@ -116,7 +82,7 @@ def _set(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], int
         raise InvalidStartpointRequest.one_of(_WAYS, given)
     if chosen.by is not None and given[0] not in ("--at", "--ago"):
         raise InvalidStartpointRequest.without_time("--by")
-    _check_target(chosen)
+    targets.check_target(chosen)
     try:
         known = provider(log, chosen.application)
     except UnknownApplication:
@@ -124,11 +90,11 @@ def _set(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], int
         if chosen.all or chosen.dry_run or chosen.shift is not None:
             raise
         known = None
-    ssps = _ssps(log, chosen, known)
-    positions = {} if known is None else _positions(log, known)
+    ssps = targets.ssps_of(log, chosen, known)
+    positions = {} if known is None else targets.positions_of(log, known)
     if known is not None:
-        _check_consumed(chosen, ssps, positions)
-    requests = _requests(log, chosen, ssps, positions, clock())
+        targets.check_consumed(chosen, ssps, positions)
+    requests = targets.requests_of(log, chosen, ssps, positions, clock())
     _check_resolvable(log, requests)
     rows = _with(log, manager, requests, positions, clock())
     if not chosen.dry_run:
@@ -167,7 +133,7 @@ def _with(
     return preview_on(log, positions, [*others, *requests], manager.fan_outs()[0], at=at)
 
 
-def _list(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], int]) -> int:
+def _list(chosen: argparse.Namespace, provider: targets.Provider, clock: Callable[[], int]) -> int:
     import pandas
 
     manager = StartpointManager(StreamLog(chosen.log, create=False), chosen.application, clock)
@@ -193,10 +159,10 @@ def _list(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], in
     return 0
 
 
-def _preview(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], int]) -> int:
+def _preview(chosen: argparse.Namespace, provider: targets.Provider, clock: Callable[[], int]) -> int:
     log = StreamLog(chosen.log, create=False)
     manager = StartpointManager(log, chosen.application, clock)
-    positions = _positions(log, provider(log, chosen.application))
+    positions = targets.positions_of(log, provider(log, chosen.application))
     stored, (taken, broken) = manager.all(), manager.fan_outs()
     unreadable = [*stored.unreadable, *broken]
     rows = preview_on(log, positions, stored.requests, taken, at=clock(), unreadable=unreadable)
@@ -207,7 +173,7 @@ def _preview(chosen: argparse.Namespace, provider: Provider, clock: Callable[[],
     return 1 if any(row.state.startswith("unresolvable") for row in rows) else 0
 
 
-def _delete(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], int]) -> int:
+def _delete(chosen: argparse.Namespace, provider: targets.Provider, clock: Callable[[], int]) -> int:
     log = StreamLog(chosen.log, create=False)
     manager = StartpointManager(log, chosen.application, clock)
     if chosen.unreadable:
@@ -215,13 +181,13 @@ def _delete(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], 
             raise InvalidStartpointRequest.one_of(["STREAM", "--all", "--unreadable"], ["--unreadable", "another"])
         print(f"{manager.delete_unreadable()} unreadable entries deleted.")
         return 0
-    _check_target(chosen)
+    targets.check_target(chosen)
     with log.metadata.transaction():
         stored, (taken, _) = manager.all(), manager.fan_outs()
         # Startpoints may outlive their stream.
         gone = [request.ssp.stream for request in stored.requests] + [each.ssp.stream for each in taken]
         streams = sorted({*log.streams(), *gone})
-        stream, partitions = (None, None) if chosen.all else _target(chosen, streams, str(log.directory))
+        stream, partitions = (None, None) if chosen.all else targets.target_of(chosen, streams, str(log.directory))
 
         def meant(ssp: SSP, task: str | None) -> bool:
             return (
@@ -245,90 +211,6 @@ def _delete(chosen: argparse.Namespace, provider: Provider, clock: Callable[[], 
     if not written and not begun:
         print("There was no such startpoint.")
     return 0
-
-
-def _check_target(chosen: argparse.Namespace) -> None:
-    given = [name for name, there in (("STREAM", chosen.stream is not None), ("--all", chosen.all)) if there]
-    if len(given) != 1:
-        raise InvalidStartpointRequest.one_of(["STREAM[:PARTITION]", "--all"], given)
-
-
-def _target(chosen: argparse.Namespace, streams: Sequence[str], where: str) -> tuple[str, list[int] | None]:
-    """(stream, partitions or None for all). Names of streams may themselves end like a partition."""
-    text, named = chosen.stream, chosen.partition
-    match = _WITH_PARTITION.fullmatch(text)
-    if text in streams:
-        if named is None and match is not None and match[1] in streams:
-            raise InvalidStartpointRequest.ambiguous(text, match[1], int(match[2]))
-        return text, named
-    if match is not None and match[1] in streams:
-        if named is not None:
-            raise InvalidStartpointRequest.partition_twice(text, named[0])
-        return match[1], [int(match[2])]
-    raise UnknownStream.from_known(text, streams, where)
-
-
-def _ssps(log: StreamLog, chosen: argparse.Namespace, known: KnownJob | None) -> list[SSP]:
-    if chosen.all:
-        return list(ranges_on(log, [] if known is None else sorted(known.sources)))
-    stream, partitions = _target(chosen, log.streams(), str(log.directory))
-    count = log.stream(stream).partitions
-    return [SSP(LOG_SYSTEM, stream, partition) for partition in (range(count) if partitions is None else partitions)]
-
-
-def _positions(log: StreamLog, known: KnownJob) -> Consumers:
-    partitions = {stream: log.stream(stream).partitions for stream in known.positions}
-    return consumers(known.positions, partitions, broadcast=known.broadcast)
-
-
-def _check_consumed(chosen: argparse.Namespace, ssps: Iterable[SSP], positions: Consumers) -> None:
-    for ssp in ssps:
-        tasks = [task for task, of_task in positions.items() if ssp in of_task]
-        if not tasks:
-            known = {str(other) for of_task in positions.values() for other in of_task}
-            raise InvalidStartpointRequest.not_consumed(str(ssp), chosen.application, known)
-        if chosen.task is not None and chosen.task not in tasks:
-            what = f"{ssp} in a task {chosen.task!r}"
-            raise InvalidStartpointRequest.not_consumed(
-                what, chosen.application, [f"{ssp} in {task}" for task in tasks]
-            )
-
-
-def _requests(
-    log: StreamLog, chosen: argparse.Namespace, ssps: Sequence[SSP], positions: Consumers, created: int
-) -> list[Request]:
-    if chosen.shift is not None:
-        ranges = ranges_on(log, {ssp.stream for ssp in ssps})
-        return shift_by(positions, ranges, chosen.shift, ssps=ssps, task=chosen.task, created=created)
-    startpoint = _startpoint(log, chosen, ssps, created)
-    return [Request(ssp, startpoint, chosen.task) for ssp in ssps]
-
-
-def _startpoint(log: StreamLog, chosen: argparse.Namespace, ssps: Sequence[SSP], created: int) -> Startpoint:
-    by = chosen.by or "event"
-    if chosen.offset is not None:
-        return StartpointSpecific(chosen.offset, created=created)
-    if chosen.at is not None:
-        return StartpointTimestamp(_time(chosen.at), by, created=created)
-    if chosen.ago is not None:
-        before = created
-        if by == "event":
-            # One time for all streams that are meant, so that what belongs together is repeated together.
-            streams = sorted({ssp.stream for ssp in ssps})
-            latest = [time for name in streams if (time := latest_event_time(log, name)) is not None]
-            if not latest:
-                raise InvalidStartpointRequest.without_event_times(", ".join(streams))
-            before = max(latest)
-        return by_duration(chosen.ago, by, before=before, created=created)
-    return StartpointOldest(created=created) if chosen.oldest else StartpointUpcoming(created=created)
-
-
-def _time(text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidStartpointRequest.not_a_time(text) from error
-    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
 
 
 def _print_rows(rows: Sequence[PreviewRow]) -> None:

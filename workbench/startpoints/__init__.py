@@ -13,13 +13,7 @@ from workbench.startpoints.fan_out import (
     Unreadable,
     decide,
 )
-from workbench.startpoints.manager import (
-    FAN_OUT_NAMESPACE,
-    WRITTEN_NAMESPACE,
-    StartpointManager,
-    Stored,
-    remove_consumed_in,
-)
+from workbench.startpoints.manager import StartpointManager, remove_consumed_in
 from workbench.startpoints.model import (
     STALE_AFTER,
     Startpoint,
@@ -31,6 +25,7 @@ from workbench.startpoints.model import (
 )
 from workbench.startpoints.preview import PreviewRow, consumers, preview, preview_frame
 from workbench.startpoints.shorthand import by_duration, shift_by, whole_application, whole_stream
+from workbench.startpoints.store import FAN_OUT_NAMESPACE, WRITTEN_NAMESPACE, Stored
 
 __all__ = [
     "FAN_OUT_NAMESPACE",

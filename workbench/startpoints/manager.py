@@ -9,21 +9,15 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from workbench.errors import InvalidName, InvalidStartpoint, InvalidStartpointRequest
+from workbench.errors import InvalidStartpoint, InvalidStartpointRequest
 from workbench.metadata import MetadataStore, SqliteMetadataStore
 from workbench.names import SSP, checked_name
-from workbench.startpoints import encoding
-from workbench.startpoints.fan_out import Assignment, FannedOut, FanOut, Receipt, Request, Source, Unreadable, decide
+from workbench.startpoints import encoding, store
+from workbench.startpoints.fan_out import Assignment, FannedOut, FanOut, Receipt, Request, Unreadable, decide
 from workbench.startpoints.model import STALE_AFTER, Startpoint, now, time_text
-
-WRITTEN_NAMESPACE = "tidemark-startpoint-v1"
-"""Metadata: startpoints that no start has taken, under `["application", system, stream, partition(, task)]`."""
-
-FAN_OUT_NAMESPACE = "tidemark-startpoint-v1-fan-out"
-"""Metadata: startpoints taken and not yet covered by a commit, under `["application", task, system, stream, partition]`."""
+from workbench.startpoints.store import FAN_OUT_NAMESPACE, WRITTEN_NAMESPACE, Stored
 
 
 @runtime_checkable
@@ -34,29 +28,16 @@ class HasMetadata(Protocol):
     def metadata(self) -> MetadataStore: ...
 
 
-@dataclass(frozen=True)
-class Stored:
-    """All startpoints of an application that no start has taken."""
-
-    fresh: tuple[Request, ...]
-    stale: tuple[Request, ...]
-    unreadable: tuple[Unreadable, ...]
-
-    @property
-    def requests(self) -> tuple[Request, ...]:
-        return self.fresh + self.stale
-
-
 class StartpointManager:
     """The startpoints of one application, and of all its jobs where it is split.
 
-    `store` is a metadata store or a log. `write`, `read`, `delete`, `all` are for people and their tools, at any time,
+    `place` is a metadata store or a log. `write`, `read`, `delete`, `all` are for people and their tools, at any time,
     also while a job runs; each call is atomic, and several writers do not disturb each other. `fan_out` is for a job's
     start, `remove_consumed` for the commit of its batches. `clock` tells milliseconds since the epoch, UTC.
     """
 
-    def __init__(self, store: MetadataStore | HasMetadata, application: str, clock: Callable[[], int] = now) -> None:
-        self._store = store.metadata if isinstance(store, HasMetadata) else store
+    def __init__(self, place: MetadataStore | HasMetadata, application: str, clock: Callable[[], int] = now) -> None:
+        self._store = place.metadata if isinstance(place, HasMetadata) else place
         self.application = checked_name(application, "application")
         self._clock = clock
 
@@ -70,7 +51,7 @@ class StartpointManager:
     def write_all(self, requests: Iterable[Request]) -> None:
         """`write` several: all or none."""
         at = self._clock()
-        values: dict[str, bytes | str] = {}
+        encoded: dict[str, bytes | str] = {}
         for request in requests:
             startpoint = request.startpoint
             if not isinstance(startpoint, Startpoint):
@@ -79,8 +60,8 @@ class StartpointManager:
                 created = time_text(startpoint.created)
                 hours = STALE_AFTER // 3_600_000
                 raise InvalidStartpoint.not_fresh(startpoint, created, hours, ahead=startpoint.created > at)
-            values[self._key(request.ssp, request.task)] = encoding.encoded(startpoint.to_json())
-        self._store.put_all(WRITTEN_NAMESPACE, values)
+            encoded[self._key(request.ssp, request.task)] = encoding.encoded(startpoint.to_json())
+        self._store.put_all(WRITTEN_NAMESPACE, encoded)
 
     def read(self, ssp: SSP, task: str | None = None) -> Startpoint | None:
         """The startpoint written for an SSP, or for (SSP, task); None if there is none or it is stale.
@@ -104,13 +85,13 @@ class StartpointManager:
 
         Those whose key tells no application are among them: every application reports them.
         """
-        with self._store.transaction() as store:
-            broken = [*self._written(store)[1], *self._fanned_out(store)[1]]
-            return sum(store.delete(entry.namespace, entry.key) for entry in broken)
+        with self._store.transaction() as values:
+            broken = [*store.written(values, self.application)[1], *store.fanned_out(values, self.application)[1]]
+            return sum(values.delete(entry.namespace, entry.key) for entry in broken)
 
     def all(self) -> Stored:
         """Everything written that no start has taken, in the order of SSP and task."""
-        requests, unreadable = self._written(self._store)
+        requests, unreadable = store.written(self._store, self.application)
         at = self._clock()
         fresh = tuple(request for request in requests if request.startpoint.is_fresh(at))
         stale = tuple(request for request in requests if not request.startpoint.is_fresh(at))
@@ -136,30 +117,30 @@ class StartpointManager:
             checked_name(task, "task")
             for ssp in ssps:
                 encoding.checked_ssp(ssp)
-        with self._store.transaction() as store:
+        with self._store.transaction() as values:
             at = self._clock()
-            requests, unreadable = self._written(store)
-            standing, broken = self._fanned_out(store)
+            requests, unreadable = store.written(values, self.application)
+            standing, broken = store.fanned_out(values, self.application)
             decision = decide(requests, standing, assignment, at, consumed=consumed)
             applies: dict[str, dict[SSP, FannedOut]] = {}
             records: dict[str, bytes | str] = {}
             for (task, ssp), winner in decision.winners.items():
                 if isinstance(winner, Request):
                     winner = FannedOut(task, ssp, winner.startpoint, winner.source, uuid.uuid4().hex, at)
-                    records[encoding.fan_out_key(self.application, task, ssp)] = _record(winner)
+                    records[encoding.fan_out_key(self.application, task, ssp)] = store.record(winner)
                 applies.setdefault(task, {})[ssp] = winner
-            store.put_all(FAN_OUT_NAMESPACE, records)
+            values.put_all(FAN_OUT_NAMESPACE, records)
             for request in (*decision.claimed, *decision.stale):
-                store.delete(WRITTEN_NAMESPACE, self._key(request.ssp, request.task))
+                values.delete(WRITTEN_NAMESPACE, self._key(request.ssp, request.task))
             for taken in decision.orphaned:
-                store.delete(FAN_OUT_NAMESPACE, encoding.fan_out_key(self.application, taken.task, taken.ssp))
+                values.delete(FAN_OUT_NAMESPACE, encoding.fan_out_key(self.application, taken.task, taken.ssp))
         replaced = {entry.key for entry in broken} & records.keys()
         left = [entry for entry in broken if entry.key not in replaced]
         return FanOut(applies, decision, (*unreadable, *left))
 
     def fan_outs(self) -> tuple[tuple[FannedOut, ...], tuple[Unreadable, ...]]:
         """(what is taken and not yet covered by a commit, entries that can not be read)."""
-        standing, unreadable = self._fanned_out(self._store)
+        standing, unreadable = store.fanned_out(self._store, self.application)
         return tuple(standing), tuple(unreadable)
 
     def fan_out_of(self, task: str) -> dict[SSP, FannedOut]:
@@ -171,7 +152,7 @@ class StartpointManager:
         keys = None if ssps is None else {encoding.fan_out_key(self.application, task, ssp) for ssp in ssps}
         return self._delete_where(
             FAN_OUT_NAMESPACE,
-            lambda key: _task_of(key) == task if keys is None else key in keys,
+            lambda key: store.task_of(key) == task if keys is None else key in keys,
         )
 
     def remove_all_fan_outs(self) -> int:
@@ -185,12 +166,12 @@ class StartpointManager:
         commit that comes late, or twice, takes nothing from the next start.
         """
         removed = 0
-        with self._store.transaction() as store:
+        with self._store.transaction() as values:
             for receipt in receipts:
                 key = encoding.fan_out_key(self.application, receipt.task, receipt.ssp)
-                value = store.get(FAN_OUT_NAMESPACE, key)
-                if value is not None and _id_of(value) == receipt.id:
-                    removed += store.delete(FAN_OUT_NAMESPACE, key)
+                value = values.get(FAN_OUT_NAMESPACE, key)
+                if value is not None and store.id_of(value) == receipt.id:
+                    removed += values.delete(FAN_OUT_NAMESPACE, key)
         return removed
 
     def _key(self, ssp: SSP, task: str | None) -> str:
@@ -198,41 +179,12 @@ class StartpointManager:
             checked_name(task, "task")
         return encoding.written_key(self.application, encoding.checked_ssp(ssp), task)
 
-    def _written(self, store: MetadataStore) -> tuple[list[Request], list[Unreadable]]:
-        requests: list[Request] = []
-        unreadable: list[Unreadable] = []
-        for key, value in self._entries(store, WRITTEN_NAMESPACE):
-            try:
-                _, ssp, task = encoding.parsed_written_key(key)
-                requests.append(Request(ssp, encoding.startpoint_from_json(encoding.decoded(value)), task))
-            except InvalidStartpoint as error:
-                unreadable.append(Unreadable(WRITTEN_NAMESPACE, key, _reason(key, error)))
-        return sorted(requests, key=lambda request: (request.ssp, request.task or "")), unreadable
-
-    def _fanned_out(self, store: MetadataStore) -> tuple[list[FannedOut], list[Unreadable]]:
-        taken: list[FannedOut] = []
-        unreadable: list[Unreadable] = []
-        for key, value in self._entries(store, FAN_OUT_NAMESPACE):
-            try:
-                _, task, ssp = encoding.parsed_fan_out_key(key)
-                taken.append(_from_record(task, ssp, encoding.decoded(value)))
-            except InvalidStartpoint as error:
-                unreadable.append(Unreadable(FAN_OUT_NAMESPACE, key, _reason(key, error)))
-        return sorted(taken, key=lambda each: (each.ssp, each.task)), unreadable
-
-    def _entries(self, store: MetadataStore, namespace: str) -> Iterator[tuple[str, bytes]]:
-        return (
-            (key, value)
-            for key, value in store.all(namespace).items()
-            if encoding.application_of(key) in (self.application, None)
-        )
-
     def _delete_where(self, namespace: str, wanted: Callable[[str], bool]) -> int:
-        with self._store.transaction() as store:
+        with self._store.transaction() as values:
             keys = [
-                key for key in store.all(namespace) if encoding.application_of(key) == self.application and wanted(key)
+                key for key in values.all(namespace) if encoding.application_of(key) == self.application and wanted(key)
             ]
-            return sum(store.delete(namespace, key) for key in keys)
+            return sum(values.delete(namespace, key) for key in keys)
 
 
 def remove_consumed_in(connection: sqlite3.Connection, application: str, receipts: Iterable[Receipt]) -> int:
@@ -256,45 +208,3 @@ class _Inside:
         yield self._connection
 
     reading = writing
-
-
-def _record(taken: FannedOut) -> str:
-    record = {
-        "id": taken.id,
-        "timestamp": taken.time,
-        "source": taken.source.value,
-        "startpoint": taken.startpoint.to_json(),
-    }
-    return encoding.encoded(record)
-
-
-def _from_record(task: str, ssp: SSP, record: Any) -> FannedOut:
-    if not isinstance(record, dict):
-        raise InvalidStartpoint.not_a_record(f"it is {type(record).__name__}, not an object")
-    id, timestamp, source = (record.get(key) for key in ("id", "timestamp", "source"))
-    if not isinstance(id, str) or not isinstance(timestamp, int) or source not in list(Source):
-        raise InvalidStartpoint.not_a_record(
-            f"'id', 'timestamp' or 'source' are not as they were written: {record!r:.120}"
-        )
-    return FannedOut(
-        task, ssp, encoding.startpoint_from_json(record.get("startpoint")), Source(source), id, timestamp
-    )  # fmt: skip
-
-
-def _id_of(value: bytes) -> str | None:
-    try:
-        record = encoding.decoded(value)
-    except InvalidStartpoint:
-        return None
-    return record.get("id") if isinstance(record, dict) else None
-
-
-def _task_of(key: str) -> str | None:
-    try:
-        return encoding.parsed_fan_out_key(key)[1]
-    except (InvalidStartpoint, InvalidName):
-        return None
-
-
-def _reason(key: str, error: InvalidStartpoint) -> str:
-    return f"{key}: {error}"
