@@ -364,18 +364,58 @@ def test_stretches_name_the_task_the_state_and_the_distance_to_the_next() -> Non
     assert table["behind_next"].isna().tolist() == [True, False, False, True, True]
 
 
-def test_among_equals_the_one_that_held_it_back_before_still_does() -> None:
-    same = "2013-01-01T01:00"
+def test_tasks_that_are_level_hold_it_back_together_and_are_told_apart_from_those_ahead() -> None:
+    base = np.datetime64("2013-01-01T00:00", "ms")
     frame = watermarks_frame(
         [
-            (0, "Partition 0", "2013-01-01T02:00", "active"),
-            (0, "Partition 1", same, "active"),
-            (1, "Partition 0", "2013-01-01T03:00", "active"),
-            (1, "Partition 1", "2013-01-01T03:00", "active"),
+            (batch, f"Partition {task}", str(base + np.timedelta64(hours, "h")), "active")
+            for batch, row in enumerate([(2, 1, 4, 4, 4), (3, 3, 4, 4, 4), (4, 4, 4, 4, 5), (6, 6, 6, 6, 6)])
+            for task, hours in enumerate(row)
         ]
     )
     table = plots.who_holds_back_table(frame)
-    assert table[["task", "from_batch", "to_batch"]].values.tolist() == [["Partition 1", 0, 1]]
+    assert table[["task", "from_batch", "to_batch"]].values.tolist() == [
+        ["Partition 1", 0, 0],
+        ["Partition 0, Partition 1", 1, 1],
+        ["4 tasks", 2, 2],
+        ["all tasks", 3, 3],
+    ]
+    hours = [None if pd.isna(behind) else behind / pd.Timedelta(hours=1) for behind in table["behind_next"]]
+    assert hours == [1, 1, 1, None]
+    figure = plots.who_holds_back(frame)
+    [level] = named(figure, "several tasks, level")
+    assert list(level.base) == [0.5, 1.5, 2.5]
+    assert level.marker.color not in {plots.task_colour(f"Partition {task}") for task in range(5)}
+    assert [text.split(":")[0] for text in level.customdata] == [
+        "<b>Partition 0, Partition 1</b>", "<b>4 tasks</b>", "<b>all tasks</b>",
+    ]  # fmt: skip
+    assert "input s<br>" in level.customdata[0]
+    assert list(level.text) == ["2 tasks", "4 tasks", "all tasks"], "what fits into the bars"
+
+
+def test_of_several_inputs_the_one_that_is_behind_is_named() -> None:
+    stage = "stage 1: clicks, views"
+    clicks, views = ("01:00", "05:00", "05:00", "06:00"), ("02:00", "02:00", "05:00", "05:30")
+    frame = pd.concat(
+        [
+            watermarks_frame(
+                [(batch, "Partition 0", f"2013-01-01T{hour}", "active") for batch, hour in enumerate(hours)],
+                stage=stage,
+                stream=stream,
+            )
+            for stream, hours in (("clicks", clicks), ("views", views))
+        ]
+    )
+    table = plots.who_holds_back_table(frame)
+    assert table[["task", "stream", "from_batch", "to_batch"]].values.tolist() == [
+        ["Partition 0", "clicks", 0, 0],
+        ["Partition 0", "views", 1, 1],
+        ["Partition 0", "clicks, views", 2, 2],
+        ["Partition 0", "views", 3, 3],
+    ]
+    [bar] = named(plots.who_holds_back(frame.query("batch < 2")), "Partition 0")
+    assert list(bar.text) == ["Partition 0: clicks", "Partition 0: views"]
+    assert ["input clicks" in hover for hover in bar.customdata] == [True, False]
 
 
 def test_bars_have_the_task_colour_cover_each_batch_once_and_hatch_what_is_not_active() -> None:
@@ -433,6 +473,40 @@ def test_each_pair_is_ended_or_not_yet_and_the_margin_counts() -> None:
         ["Partition 1", 2, 2, ""],
     ]
     assert table["batch"].tolist() == [7, 7]
+
+
+def test_an_end_that_no_task_said_is_drawn_but_does_not_count_as_an_upstream_task() -> None:
+    frame = ends_frame(
+        [
+            ("Partition 0", "s", "Partition 0", True),
+            ("Partition 0", "s", "Partition 1", False),
+            ("Partition 0", "s", "source", True),
+            ("Partition 0", "of a source", "source", True),
+        ]
+    )
+    figure = plots.end_of_stream(frame)
+    assert [a.text for a in figure.layout.annotations if " of " in a.text and a.text[0].isdigit()] == [
+        "1 of 1",
+        "1 of 2",
+    ]
+    assert "2 of 3 ends" in figure.layout.title.subtitle.text
+    assert (
+        max(np.isfinite(np.array(trace.z, dtype=float)).sum() for trace in figure.data if trace.type == "heatmap") == 2
+    )
+    table = plots.end_of_stream_table(frame)
+    assert table[["stream", "heard", "total", "waiting_for"]].values.tolist() == [
+        ["of a source", 1, 1, ""],
+        ["s", 1, 2, "Partition 1"],
+    ]
+
+
+@pytest.mark.parametrize("upstream", [1, 40])
+def test_the_legend_of_a_matrix_lies_below_it_where_no_width_cuts_it_off(upstream: int) -> None:
+    figure = plots.end_of_stream(ends_frame([("Partition 0", "s", f"Partition {n}", n > 0) for n in range(upstream)]))
+    legend, margin = figure.layout.legend, figure.layout.margin
+    assert (legend.orientation, legend.x, legend.xanchor) == ("h", 0, "left")
+    assert (legend.yref, legend.y, legend.yanchor) == ("container", 0, "bottom")
+    assert margin.b >= 64 + 30 and margin.r < 100
 
 
 def test_nobody_heard_yet_is_no_error_and_has_no_batch() -> None:
@@ -537,6 +611,26 @@ def test_cells_are_relative_to_the_newest_and_never_heard_is_no_time() -> None:
         ["Partition 1", 2, 2, "Partition 0"],
     ]
     assert table["reconciled"].dtype == UTC
+
+
+def test_a_watermark_that_no_task_sent_is_drawn_but_not_counted_among_the_upstream_tasks() -> None:
+    heard = [
+        ("Partition 0", "Partition 0", "2013-01-01T10:00", True, "active"),
+        ("Partition 0", "Partition 1", None, False, "active"),
+        ("Partition 0", "source", "2013-01-01T08:00", True, "active"),
+    ]
+    frame = pd.concat([bookkeeping_frame(heard), bookkeeping_frame([heard[2]], total=0).assign(stream="of a source")])
+    figure = plots.bookkeeping(frame)
+    assert [a.text for a in figure.layout.annotations if " of " in a.text and a.text[0].isdigit()] == [
+        "1 of 1",
+        "1 of 2",
+    ]
+    [cells] = [
+        trace for trace in figure.data if trace.type == "heatmap" and trace.name == "behind" and len(trace.x) == 3
+    ]
+    np.testing.assert_array_equal(np.array(cells.z), [[0, np.nan, 2]])
+    table = plots.bookkeeping_table(frame)
+    assert table[["stream", "heard", "total"]].values.tolist() == [["of a source", 1, 1], ["s", 1, 2]]
 
 
 def test_the_bookkeeping_of_one_task_has_its_partitions_as_rows() -> None:

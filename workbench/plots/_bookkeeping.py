@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plots._labels import duration, in_order, instants, label, moment
-from workbench.plots._matrix import Facet, Layer, colour_bar, draw
+from workbench.plots._labels import SOURCE, counts_as_upstream, duration, in_order, instants, label, moment
+from workbench.plots._matrix import Facet, Layer, add_colour_bar, draw
 from workbench.plots._theme import STATES, nothing, require
 
 QUESTION = "What has each consumer heard from whom?"
@@ -15,7 +15,7 @@ _COLUMNS = ("stream", "partition", "kind", "upstream_task", "value", "heard", "t
 _UNITS = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"), (1, "milliseconds"))
 _MOST_TEXTS = 4_096
 """A matrix of more cells says on hovering only how far behind: a text for each would make megabytes."""
-_BEHIND = [[0.0, "#e8f1f8"], [0.35, "#8fbadb"], [0.7, "#3f7fb5"], [1.0, "#123a66"]]
+_BEHIND: list[list[object]] = [[0.0, "#e8f1f8"], [0.35, "#8fbadb"], [0.7, "#3f7fb5"], [1.0, "#123a66"]]
 
 
 def _prepared(frame: pd.DataFrame) -> pd.DataFrame:
@@ -26,7 +26,7 @@ def _prepared(frame: pd.DataFrame) -> pd.DataFrame:
             "stream": frame["stream"].astype(str),
             "partition": frame["partition"].astype("int64"),
             "kind": frame["kind"].astype(str),
-            "upstream_task": frame["upstream_task"].fillna("source").astype(str),
+            "upstream_task": frame["upstream_task"].fillna(SOURCE).astype(str),
             "value": instants(frame["value"]),
             "heard": frame["heard"].fillna(False).astype(bool),
             "total": frame["total"].fillna(0).astype("int64"),
@@ -36,10 +36,14 @@ def _prepared(frame: pd.DataFrame) -> pd.DataFrame:
     )
     partition = "partition " + rows["partition"].astype(str)
     if "task" not in frame.columns:
-        return rows.assign(consumer=partition)
+        return _counted(rows.assign(consumer=partition))
     task = frame["task"].astype(str)
     several = rows.groupby([rows["stream"], task])["partition"].transform("nunique") > 1
-    return rows.assign(consumer=task.where(~several, task + ", " + partition))
+    return _counted(rows.assign(consumer=task.where(~several, task + ", " + partition)))
+
+
+def _counted(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows.assign(counts=counts_as_upstream(rows, ["stream", "consumer", "kind"]))
 
 
 def bookkeeping(frame: pd.DataFrame) -> go.Figure:
@@ -47,8 +51,8 @@ def bookkeeping(frame: pd.DataFrame) -> go.Figure:
 
     `frame` is the bookkeeping of one task (rows are the partitions it consumes) or of all (rows are tasks). A facet per
     stream; the darker a cell, the further behind the newest watermark of its stream. Grey has never been heard. To the
-    right: of how many upstream tasks this consumer has heard a watermark. Raises `UnknownColumn` if the frame is not
-    one of bookkeeping.
+    right: of how many upstream tasks this consumer has heard a watermark; what came from no task, as a direct message to a
+    stream between stages, is drawn but not counted. Raises `UnknownColumn` if the frame is not one of bookkeeping.
     """
     if frame.empty:
         return nothing(QUESTION)
@@ -71,14 +75,7 @@ def bookkeeping(frame: pd.DataFrame) -> go.Figure:
         "upstream task",
     )
     if np.isfinite(most):
-        figure.update_layout(
-            coloraxis={
-                "colorscale": _BEHIND,
-                "cmin": 0,
-                "cmax": max(most / size, 1e-9),
-                "colorbar": colour_bar(figure, f"{unit}<br>behind"),
-            }
-        )
+        add_colour_bar(figure, f"{unit}<br>behind", _BEHIND, max(most / size, 1e-9))
     return figure
 
 
@@ -97,7 +94,8 @@ def _facet(stream: str, rows: pd.DataFrame, size: int, unit: str) -> Facet:
     idle[at] = np.where(is_idle, rows["behind"].to_numpy() / size, np.nan)
     finished[at] = np.where(is_finished, 1, np.nan)
     unheard[at] = np.where(~is_heard, 1, np.nan)
-    heard[at], total[at] = is_heard, rows["total"].to_numpy()
+    counts = rows["counts"].to_numpy()
+    heard[at], total[at] = np.where(counts, is_heard, np.nan), rows["total"].to_numpy()
     pair, told = "consumer %{y}, upstream %{x}<br>", f"%{{z:,.1f}} {unit} behind the newest"
     if z.size <= _MOST_TEXTS:
         told = "%{customdata}"
@@ -149,13 +147,14 @@ def bookkeeping_table(frame: pd.DataFrame) -> pd.DataFrame:
     for key in sorted(groups, key=lambda key: (place[key[0]], place[key[1]], kinds.get(key[2], 3), key[2])):
         group = groups[key]
         values = group["value"].dropna()
+        counted = group[group["counts"]]
         owing = in_order(group.loc[~group["heard"], "upstream_task"])
         slowest = owing[0] if owing else group.loc[values.idxmin(), "upstream_task"] if len(values) else None
         state = next((state for state in STATES if (group["state"] == state).any()), "unknown")
         row = (
             *key,
-            int(group["heard"].sum()),
-            max(int(group["total"].max()), len(group)),
+            int(counted["heard"].sum()),
+            max(int(group["total"].max()), len(counted)),
             _latest(group["reconciled"]),
             state,
             slowest,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from workbench.plots._labels import in_order, label
+from workbench.plots._labels import SOURCE, counts_as_upstream, in_order, label
 from workbench.plots._matrix import Facet, Layer, draw
 from workbench.plots._theme import STATES, nothing, require
 
@@ -21,16 +21,17 @@ def _prepared(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "stream": frame["stream"].astype(str),
             "task": frame["task"].astype(str),
-            "upstream_task": frame["upstream_task"].fillna("source").astype(str),
+            "upstream_task": frame["upstream_task"].fillna(SOURCE).astype(str),
             "heard": frame["heard"].fillna(False).astype(bool),
             "batch": frame["batch"].astype("Float64"),
         }
     )
-    return (
+    pairs = (
         rows.groupby(["stream", "task", "upstream_task"], sort=False)
         .agg({"heard": "min", "batch": "max"})
         .reset_index()
     )
+    return pairs.assign(counts=counts_as_upstream(pairs, ["stream", "task"]))
 
 
 def _order(frame: pd.DataFrame) -> list[str]:
@@ -45,14 +46,15 @@ def _order(frame: pd.DataFrame) -> list[str]:
 def end_of_stream(frame: pd.DataFrame) -> go.Figure:
     """Draw which consumer has heard the end from which upstream task, a facet per stream, from `run.end_of_stream()`.
 
-    To the right of each consumer stands of how many of its upstream tasks it has heard the end. Where nobody produces
+    To the right of each consumer stands of how many of its upstream tasks it has heard the end; an end that no task said,
+    put into a stream between stages from outside, is drawn but not counted. Where nobody produces
     for a consumer, the cell is blank. Raises `UnknownColumn` if the frame is not one of ends of streams.
     """
     if frame.empty:
         return nothing(QUESTION)
     rows = _prepared(frame)
     facets = [_facet(stream, rows[rows["stream"] == stream]) for stream in _order(frame)]
-    heard, total = int(rows["heard"].sum()), len(rows)
+    heard, total = int(rows.loc[rows["counts"], "heard"].sum()), int(rows["counts"].sum())
     subtitle = f"{heard:,} of {total:,} ends of stream heard. A task acts when its row is full."
     return draw(facets, QUESTION, subtitle, "consumer", "upstream task")
 
@@ -65,7 +67,9 @@ def _facet(stream: str, rows: pd.DataFrame) -> Facet:
     ended[at[0][heard], at[1][heard]] = 1
     waiting[at[0][~heard], at[1][~heard]] = 1
     batch[at] = rows["batch"].to_numpy(dtype=np.float64, na_value=np.nan)
-    got, due = np.nansum(ended, axis=1).astype(int), (np.isfinite(ended) | np.isfinite(waiting)).sum(axis=1)
+    counts = np.zeros((len(tasks), len(upstream)), dtype=bool)
+    counts[at] = rows["counts"].to_numpy(dtype=bool)
+    got, due = (np.isfinite(ended) & counts).sum(axis=1), counts.sum(axis=1)
     pair = "consumer %{y}, upstream %{x}<br>"
     return Facet(
         title=f"{label(stream, 60)}",
@@ -99,9 +103,10 @@ def end_of_stream_table(frame: pd.DataFrame) -> pd.DataFrame:
             owing = in_order(mine.loc[~mine["heard"], "upstream_task"])
             more = f" and {len(owing) - 5} more" if len(owing) > 5 else ""
             last = mine.loc[mine["heard"], "batch"].max()
+            heard = int((mine["heard"] & mine["counts"]).sum())
             for name, value in zip(
                 columns,
-                (stream, task, int(mine["heard"].sum()), len(mine), ", ".join(owing[:5]) + more, last),
+                (stream, task, heard, int(mine["counts"].sum()), ", ".join(owing[:5]) + more, last),
                 strict=True,
             ):
                 columns[name].append(value)

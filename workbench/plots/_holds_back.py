@@ -12,32 +12,38 @@ import plotly.graph_objects as go
 from workbench.plots._axes import Axis, axis_title, x_axis
 from workbench.plots._labels import dates, duration, escaped, in_order, label, moment, task_number
 from workbench.plots._stages import FINISHED, NAMES, UNKNOWN, Stage, stages
-from workbench.plots._theme import OTHERS, STATES, dress, nothing, task_colour
+from workbench.plots._theme import OTHERS, QUIET, STATES, dress, nothing, task_colour
 
 QUESTION = "Who holds the watermark back?"
 MOST_STRETCHES = 400
 """A strip of more stretches is drawn in equal steps, each coloured by who held it back longest."""
 _MOST_TASKS = 11
 _STRIP = 54
-_WIDTH = 620
-"""About how many pixels a strip has; decides which names fit."""
+_WIDTH = 480
+"""About how many pixels a strip has in a notebook; decides which names fit."""
+_MOST_NAMES = 3
+_LEVEL, _OTHERS = "several tasks, level", "other tasks"
+_STATES_ALONE = ("unknown", "finished")
+"""States that are told without their tasks."""
 
 
 @dataclass(frozen=True)
 class _Stretch:
-    """Batches `first` to `last` (positions) in which one task was the minimum, in one state."""
+    """Batches `first` to `last` (positions) in which the same tasks were the minimum, because of the same inputs, in one
+    state. `tasks` and `streams` are what they are called; several tasks hold the stage back together where they are level.
+    """
 
     stage: Stage
     first: int
     last: int
-    task: str
+    tasks: tuple[str, ...]
+    streams: tuple[str, ...]
     state: str
 
     @property
     def behind(self) -> float:
-        """Milliseconds by which the task is behind the next one at the end of the stretch; nan where there is none."""
-        row = self.stage.watermark[self.last]
-        others = np.delete(row, self.stage.holder[self.last])
+        """Milliseconds by which they are behind the next task at the end of the stretch; nan where there is none."""
+        others = self.stage.watermark[self.last][~self.stage.minimal[self.last]]
         others = others[~np.isnat(others)]
         mine = self.stage.lowest[self.last]
         if np.isnat(mine) or not len(others):
@@ -46,25 +52,37 @@ class _Stretch:
 
     @property
     def who(self) -> str:
-        """The task, or how many of them where it is not one alone."""
-        row = self.stage.state[self.last]
-        if self.state == "finished":
+        """The tasks by name, or how many they are."""
+        if len(self.tasks) == len(self.stage.tasks) > 1 or self.state == "finished":
             return "all tasks"
-        silent = int((row == UNKNOWN).sum())
-        return f"{silent} tasks" if self.state == "unknown" and silent > 1 else self.task
+        return _named(self.tasks, "tasks")
+
+    @property
+    def inputs(self) -> str:
+        """The streams on which they wait, or how many they are; nothing where nobody waits any more."""
+        return "" if self.state == "finished" else _named(self.streams, "streams")
+
+
+def _named(names: tuple[str, ...], what: str) -> str:
+    return ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} {what}"
 
 
 def _stretches(stage: Stage) -> list[_Stretch]:
     # While tasks are unknown they hold it back together, and when all have finished nobody does: one stretch each.
-    holder = np.where(np.isin(stage.lowest_state, (UNKNOWN, FINISHED)), -1, stage.holder)
-    new = np.ones(len(holder), dtype=bool)
-    new[1:] = (holder[1:] != holder[:-1]) | (stage.lowest_state[1:] != stage.lowest_state[:-1])
+    single = ~np.isin(stage.lowest_state, (UNKNOWN, FINISHED))
+    holds = np.where(stage.minimal & single[:, None], stage.inputs, 0)
+    new = np.ones(len(holds), dtype=bool)
+    new[1:] = (holds[1:] != holds[:-1]).any(axis=1) | (stage.lowest_state[1:] != stage.lowest_state[:-1])
     starts = np.flatnonzero(new)
-    ends = np.append(starts[1:], len(holder)) - 1
-    return [
-        _Stretch(stage, first, last, stage.tasks[int(stage.holder[last])], NAMES[stage.lowest_state[first]])
-        for first, last in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
+    ends = np.append(starts[1:], len(holds)) - 1
+    stretches = []
+    for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
+        columns = np.flatnonzero(stage.minimal[last])
+        tasks = tuple(stage.tasks[column] for column in columns.tolist())
+        inputs = int(np.bitwise_or.reduce(stage.inputs[last, columns]))
+        streams = tuple(stream for bit, stream in enumerate(stage.streams) if inputs >> bit & 1)
+        stretches.append(_Stretch(stage, first, last, tasks, streams, NAMES[stage.lowest_state[first]]))
+    return stretches
 
 
 def _bounded(stretches: list[_Stretch]) -> list[_Stretch]:
@@ -76,24 +94,34 @@ def _bounded(stretches: list[_Stretch]) -> list[_Stretch]:
     owner = np.repeat(np.arange(len(stretches)), lengths)
     bounded: list[_Stretch] = []
     for step in np.array_split(np.arange(len(owner)), MOST_STRETCHES):
-        # Add up per task and state, not per stretch: many short ones outweigh one long.
-        weight: dict[tuple[str, str], int] = {}
+        # Add up per tasks and state, not per stretch: many short ones outweigh one long.
+        weight: dict[tuple[tuple[str, ...], tuple[str, ...], str], int] = {}
         for index in owner[step].tolist():
-            key = (stretches[index].task, stretches[index].state)
+            key = (stretches[index].tasks, stretches[index].streams, stretches[index].state)
             weight[key] = weight.get(key, 0) + 1
-        task, state = max(weight, key=lambda key: weight[key])
+        most = max(weight, key=lambda key: weight[key])
         first = int(step[0])
-        if bounded and (bounded[-1].task, bounded[-1].state) == (task, state):
+        if bounded and (bounded[-1].tasks, bounded[-1].streams, bounded[-1].state) == most:
             first = bounded.pop().first
-        bounded.append(_Stretch(stage, first, int(step[-1]), task, state))
+        bounded.append(_Stretch(stage, first, int(step[-1]), *most))
     return bounded
+
+
+def _group(stretch: _Stretch, named: list[str]) -> str:
+    """What stands for a stretch in the legend."""
+    if stretch.state in _STATES_ALONE:
+        return stretch.state
+    if len(stretch.tasks) > 1:
+        return _LEVEL
+    return stretch.tasks[0] if stretch.tasks[0] in named else _OTHERS
 
 
 def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     """Draw a strip per stage, each stretch coloured by the task that is the minimum, from `run.watermarks()`.
 
-    Hatched is a stretch whose task was idle or held; dotted grey is one in which a task had not yet reported, so that
-    the stage had no watermark. Among equals the task that held it back before is shown.
+    Dark grey is a stretch in which several tasks were level: they hold the stage back together, as when all wait for the
+    same upstream task. Hatched is one whose task was idle or held; dotted grey is one in which a task had not yet
+    reported, so that the stage had no watermark. Where a stage has several inputs, the one that is behind is named.
 
     Raises `UnknownColumn` if the frame is not one of watermarks.
     """
@@ -105,16 +133,15 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     thinned = any(len(few) < len(many) for few, many in zip(drawn, all_stretches, strict=True))
     figure = go.Figure()
     batches: dict[str, int] = {}
-    for stretch in (stretch for strip in drawn for stretch in strip if stretch.state not in ("unknown", "finished")):
-        batches[stretch.task] = batches.get(stretch.task, 0) + stretch.last - stretch.first + 1
+    for stretch in (stretch for strip in drawn for stretch in strip):
+        if stretch.state not in _STATES_ALONE and len(stretch.tasks) == 1:
+            batches[stretch.tasks[0]] = batches.get(stretch.tasks[0], 0) + stretch.last - stretch.first + 1
     named = in_order(sorted(batches, key=lambda task: -batches[task])[:_MOST_TASKS])
     groups: dict[str, list[tuple[int, _Stretch]]] = {}
     for row, strip in enumerate(drawn):
         for stretch in strip:
-            state_only = stretch.state in ("unknown", "finished")
-            key = stretch.state if state_only else (stretch.task if stretch.task in named else "other tasks")
-            groups.setdefault(key, []).append((row, stretch))
-    order = [*named, "other tasks", "unknown", "finished"]
+            groups.setdefault(_group(stretch, named), []).append((row, stretch))
+    order = [*named, _OTHERS, _LEVEL, *_STATES_ALONE]
     for rank, key in enumerate(order):
         if key in groups:
             _bars(figure, key, rank, groups[key], by)
@@ -163,7 +190,8 @@ def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretc
         text.append(_fitting(stretch, words if key in STATES else None))
         hover.append(_words(stretch))
     state_only = key in STATES
-    colour = STATES[key].colour if state_only else OTHERS if key == "other tasks" else task_colour(key)
+    greys = {_OTHERS: OTHERS, _LEVEL: QUIET}
+    colour = STATES[key].colour if state_only else greys[key] if key in greys else task_colour(key)
     figure.add_bar(
         orientation="h", base=base, x=width, y=[row for row, _ in group], text=text, customdata=hover,
         name=STATES[key].words if state_only else label(key), legendrank=rank,
@@ -185,13 +213,16 @@ def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretc
 
 
 def _fitting(stretch: _Stretch, words: str | None) -> str:
-    """What fits into the bar: the name of its task (or `words`), else its number, else nothing."""
+    """What fits into the bar: the names of its tasks (or `words`) and of their input if there are several, else less."""
     pixels = _WIDTH * (stretch.last - stretch.first + 1) / len(stretch.stage.batch)
-    name = stretch.task if words is None else words
-    if pixels >= 7 * len(name) + 8:
-        return escaped(name)
-    number = str(task_number(stretch.task))
-    return number if words is None and number != "None" and pixels >= 7 * len(number) + 6 else ""
+    names = [stretch.who if words is None else words]
+    if words is None and len(stretch.stage.streams) > 1:
+        names.insert(0, f"{names[0]}: {stretch.inputs}")
+    if words is None and len(stretch.tasks) > 1:
+        names.append(f"{len(stretch.tasks)} tasks")
+    elif words is None and task_number(stretch.tasks[0]) is not None:
+        names.append(str(task_number(stretch.tasks[0])))
+    return next((escaped(name) for name in names if pixels >= 7 * len(name) + 8), "")
 
 
 def _words(stretch: _Stretch) -> str:
@@ -199,7 +230,9 @@ def _words(stretch: _Stretch) -> str:
     stage = stretch.stage
     first, last = int(stage.batch[stretch.first]), int(stage.batch[stretch.last])
     when = f"batch {first:,}" if first == last else f"batches {first:,} to {last:,}"
-    lines = [f"<b>{label(stretch.who)}</b>: {STATES[stretch.state].words}", f"{label(stage.name, 60)}, {when}"]
+    lines = [f"<b>{label(stretch.who, 60)}</b>: {STATES[stretch.state].words}", f"{label(stage.name, 60)}, {when}"]
+    if stretch.inputs:
+        lines.append(f"input {label(stretch.inputs, 60)}")
     if not np.isnat(stage.lowest[stretch.last]):
         lines.append(f"watermark {moment(stage.lowest[stretch.last])}")
     if np.isfinite(stretch.behind):
@@ -208,11 +241,12 @@ def _words(stretch: _Stretch) -> str:
 
 
 def who_holds_back_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """The text twin of `who_holds_back`: every stretch in which one task was the minimum, in order.
+    """The text twin of `who_holds_back`: every stretch in which the same tasks were the minimum, in order.
 
-    Columns: `stage`, `task` (or `2 tasks`, `all tasks` where it is not one alone), `state`, `from_batch`, `to_batch`,
-    `since` (UTC, commit of the first of these batches), `watermark` (UTC, at the end of the stretch), `behind_next` (by
-    how much it then was behind the next task; NaT where there is none).
+    Columns: `stage`, `task` (or `Partition 0, Partition 2`, `5 tasks`, `all tasks` where several are level), `stream` (the
+    input, or inputs, in which they are behind; empty once all have finished), `state`, `from_batch`, `to_batch`, `since`
+    (UTC, commit of the first of these batches), `watermark` (UTC, at the end of the stretch), `behind_next` (by how much
+    it then was behind the next task; NaT where there is none).
     """
     found = [stretch for stage in stages(frame) for stretch in _stretches(stage)]
     behind = [
@@ -225,6 +259,7 @@ def who_holds_back_table(frame: pd.DataFrame) -> pd.DataFrame:
         {
             "stage": pd.Series([stretch.stage.name for stretch in found], dtype="object"),
             "task": pd.Series([stretch.who for stretch in found], dtype="object"),
+            "stream": pd.Series([stretch.inputs for stretch in found], dtype="object"),
             "state": pd.Series([stretch.state for stretch in found], dtype="object"),
             "from_batch": pd.Series([int(s.stage.batch[s.first]) for s in found], dtype="int64"),
             "to_batch": pd.Series([int(s.stage.batch[s.last]) for s in found], dtype="int64"),

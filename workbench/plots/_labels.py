@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "$": "&#36;", "%": "&#37;"}
 _DIGITS = re.compile(r"(\d+)")
+SOURCE = "source"
+"""Stands for nobody among upstream tasks: what a source itself says, or an external tool."""
 _TASK = re.compile(r"Partition (\d+)")
 _FIRST_DRAWABLE = np.datetime64("0001-01-01", "ms")
 _LAST_DRAWABLE = np.datetime64("9999-12-31T23:59:59.999", "ms")
@@ -52,6 +54,14 @@ def task_number(name: object) -> int | None:
     """The number in `Partition <number>`; None for the name of anything else."""
     match = _TASK.fullmatch(str(name))
     return int(match[1]) if match else None
+
+
+def counts_as_upstream(rows: pd.DataFrame, consumer: list[str]) -> pd.Series:
+    """Which rows count among a consumer's upstream tasks: all, but for "source" (a message that no task sent) where the
+    consumer has upstream tasks. `consumer` are the columns that tell consumers apart."""
+    is_source = rows["upstream_task"] == SOURCE
+    only_source = is_source.groupby([rows[column] for column in consumer]).transform("all")
+    return ~is_source | only_source.astype(bool)
 
 
 def instants(column: pd.Series) -> NDArray[np.datetime64]:

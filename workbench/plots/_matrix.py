@@ -16,11 +16,11 @@ from workbench.plots._theme import BOTTOM, QUIET, TOP, dress, facet_title
 _GAP = 84
 _SLANTED = 76
 _LEAST = 150
-"""Pixels that the legend needs, however few the rows."""
+"""Pixels that a colour bar needs, however few the rows."""
 _FEW = 4
 """Fewer columns than these do not fill the width."""
-_MARGIN, _LEGEND, _LEGEND_HEIGHT = 72, 110, 72
-"""Pixels to the right of the rows for what is written there, and then for the legend."""
+_MARGIN, _BAR, _LEGEND = 72, 110, 32
+"""Pixels to the right of the rows for what is written there, then for a colour bar; and below all for the legend."""
 _LARGE = 24
 """From so many rows or columns on, cells have no glyphs and not every row is named."""
 
@@ -82,32 +82,43 @@ def draw(facets: Sequence[Facet], question: str, subtitle: str, row_words: str, 
         figure.update_yaxes(**down, autorange="reversed", showgrid=False, row=row, col=1)
         _margin(figure, facet, height, f"x{axis}", f"y{axis}")
     dress(figure, question, subtitle, plot_height)
-    spare = max(0, _LEAST - plot_height)
-    legend = {"xref": "container", "x": 1.0, "xanchor": "right", "y": 1.0, "yanchor": "top"}
+    # Below, where no width is too small for it: to the right it would be the first to be cut off.
+    legend = {"orientation": "h", "x": 0, "xanchor": "left", "yref": "container", "y": 0, "yanchor": "bottom"}
     return figure.update_layout(
-        height=plot_height + TOP + BOTTOM + spare,
-        margin={"r": _MARGIN + _LEGEND, "b": BOTTOM + spare},
+        height=plot_height + TOP + BOTTOM + _LEGEND,
+        margin={"r": _MARGIN, "b": BOTTOM + _LEGEND},
         legend={**legend, "itemclick": False, "itemdoubleclick": False},
     )
 
 
-def colour_bar(figure: go.Figure, words: str) -> dict[str, object]:
-    """A colour bar below the legend of a figure that `draw` made."""
-    height = figure.layout.height - figure.layout.margin.t - figure.layout.margin.b
-    return {
-        "title": {"text": words, "font": {"size": 11}},
-        "tickfont": {"size": 11, "color": QUIET},
-        "thickness": 12,
-        "outlinewidth": 0,
-        "lenmode": "pixels",
-        "len": min(200, max(height, _LEAST) - 40),
-        "xref": "container",
-        "x": 1.0,
-        "xanchor": "right",
-        "xpad": 24,
-        "y": 1 - _LEGEND_HEIGHT / height,
-        "yanchor": "top",
-    }
+def add_colour_bar(figure: go.Figure, words: str, colours: list[list[object]], most: float) -> None:
+    """Give a figure that `draw` made a colour axis from 0 to `most`, with its bar to the right."""
+    margin = figure.layout.margin
+    height = figure.layout.height - margin.t - margin.b
+    spare = max(0, _LEAST - height)
+    figure.update_layout(
+        height=figure.layout.height + spare,
+        margin={"r": margin.r + _BAR, "b": margin.b + spare},
+        coloraxis={
+            "colorscale": colours,
+            "cmin": 0,
+            "cmax": most,
+            "colorbar": {
+                "title": {"text": words, "font": {"size": 11}},
+                "tickfont": {"size": 11, "color": QUIET},
+                "thickness": 12,
+                "outlinewidth": 0,
+                "lenmode": "pixels",
+                "len": min(200, max(height, _LEAST) - 40),
+                "xref": "container",
+                "x": 1.0,
+                "xanchor": "right",
+                "xpad": 24,
+                "y": 1.0,
+                "yanchor": "top",
+            },
+        },
+    )
 
 
 def _height(rows: int) -> int:

@@ -14,6 +14,7 @@ from workbench.plots._theme import STATES, require
 NAMES = tuple(STATES)
 UNKNOWN, ACTIVE, IDLE, HELD, FINISHED = range(5)
 _NAT = np.datetime64("NaT", "ms")
+_MOST_BITS = 63
 _COLUMNS = ("batch", "time", "task", "stage", "stream", "watermark", "state")
 
 
@@ -21,10 +22,11 @@ _COLUMNS = ("batch", "time", "task", "stage", "stream", "watermark", "state")
 class Stage:
     """What the tasks of one stage knew after each of its batches.
 
-    `watermark` and `state` (an index into `NAMES`) have one row per batch and one column per task; a watermark is NaT
-    where the state has no time. `holder`, `lowest` and `lowest_state` say for each batch which task (its column) is the
-    minimum, at what watermark, and in which state: the stage is unknown while any of its tasks is, and finished when
-    all of them are.
+    `watermark`, `state` (an index into `NAMES`), `inputs` (bit *i* is set if `streams[i]` is the input, or one of those, that
+    is furthest behind in this task) and `minimal` (whether the task is a minimum) have one row per batch and one column
+    per task; a watermark is NaT where the state has no time. `holder`, `lowest` and `lowest_state` say for each batch which task (its column) is the minimum, at
+    what watermark, and in which state: the stage is unknown while any of its tasks is, and finished when all of them are.
+    Among several minima the holder is the one that was it before.
     """
 
     name: str
@@ -33,6 +35,9 @@ class Stage:
     time: NDArray[np.datetime64]
     watermark: NDArray[np.datetime64]
     state: NDArray[np.int8]
+    streams: list[str]
+    inputs: NDArray[np.int64]
+    minimal: NDArray[np.bool_]
     holder: NDArray[np.int64]
     lowest: NDArray[np.datetime64]
     lowest_state: NDArray[np.int8]
@@ -53,6 +58,7 @@ def stages(frame: pd.DataFrame) -> list[Stage]:
         {
             "stage": frame["stage"].astype(str).to_numpy(),
             "task": frame["task"].astype(str).to_numpy(),
+            "stream": frame["stream"].astype(str).to_numpy(),
             "batch": frame["batch"].to_numpy(dtype=np.int64),
             "time": instants(frame["time"]),
             "watermark": watermark,
@@ -62,13 +68,20 @@ def stages(frame: pd.DataFrame) -> list[Stage]:
     # Which of a task's streams speaks for it: first an unknown one, then those with a time, then silent, then ended.
     known = ~np.isnat(watermark)
     rows["rank"] = np.select([rows["state"] == UNKNOWN, rows["state"] == FINISHED, known], [0, 3, 1], default=2)
-    rows = rows.sort_values(["batch", "task", "rank", "watermark"], kind="stable", na_position="last")
-    rows = rows.drop_duplicates(["stage", "batch", "task"])
+    place = ["stage", "batch", "task"]
+    rows = rows.sort_values([*place, "rank", "watermark", "state"], kind="stable", na_position="last")
+    rows["first"] = ~rows.duplicated(place)
+    spokesman = rows["first"].cumsum().to_numpy() - 1
+    for name in ("rank", "watermark"):
+        of_first = rows.loc[rows["first"], name].to_numpy()[spokesman]
+        level = (rows[name] == of_first) | (rows[name].isna() & pd.isna(of_first))
+        rows, spokesman = rows[level], spokesman[level]
     by_stage = dict(iter(rows.groupby("stage", sort=False)))
     return [_stage(name, by_stage[name]) for name in in_order(by_stage)]
 
 
-def _stage(name: str, rows: pd.DataFrame) -> Stage:
+def _stage(name: str, every: pd.DataFrame) -> Stage:
+    rows = every[every["first"]]
     tasks = in_order(rows["task"].unique())
     batch, row = np.unique(rows["batch"].to_numpy(), return_inverse=True)
     column = pd.Index(tasks).get_indexer(rows["task"])
@@ -84,16 +97,24 @@ def _stage(name: str, rows: pd.DataFrame) -> Stage:
     )
     state = np.full(seen.shape, UNKNOWN, dtype=np.int8)
     state[row, column] = rows["state"].to_numpy()
+    streams = in_order(every["stream"].unique())
+    bit = np.minimum(pd.Index(streams).get_indexer(every["stream"]), _MOST_BITS - 1)
+    inputs = np.zeros(seen.shape, dtype=np.int64)
+    place = np.searchsorted(batch, every["batch"]), pd.Index(tasks).get_indexer(every["task"])
+    np.bitwise_or.at(inputs, place, np.int64(1) << bit)
+    if len(streams) > _MOST_BITS:
+        streams = [*streams[: _MOST_BITS - 1], f"{len(streams) - _MOST_BITS + 1} other streams"]
     watermark = np.take_along_axis(watermark, latest, axis=0)
     state = np.take_along_axis(state, latest, axis=0)
-    holder, lowest, lowest_state = _minimum(watermark, state)
-    return Stage(name, tasks, batch, time, watermark, state, holder, lowest, lowest_state)
+    inputs = np.take_along_axis(inputs, latest, axis=0)
+    minimal, holder, lowest, lowest_state = _minimum(watermark, state)
+    return Stage(name, tasks, batch, time, watermark, state, streams, inputs, minimal, holder, lowest, lowest_state)
 
 
 def _minimum(
     watermark: NDArray[np.datetime64], state: NDArray[np.int8]
-) -> tuple[NDArray[np.int64], NDArray[np.datetime64], NDArray[np.int8]]:
-    """Per batch: the column that holds the stage back, its watermark, its state."""
+) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.datetime64], NDArray[np.int8]]:
+    """Per batch: the columns that hold the stage back, one of them, its watermark, its state."""
     value = watermark.astype(np.int64)
     order = np.where(np.isnat(watermark), np.iinfo(np.int64).max, value)
     # Ahead of all times: unknown. Behind all times: idle without a time, then finished.
@@ -103,9 +124,9 @@ def _minimum(
     least = np.where(candidates, order, np.iinfo(np.int64).max).min(axis=1)
     minimal = candidates & (order == least[:, None])
     holder = minimal.argmax(axis=1)
-    # Among equals, the one that held it back before still does: no flicker.
+    # Of equals, the one that held it back before: no flicker.
     for index in range(1, len(holder)):
         if minimal[index, holder[index - 1]]:
             holder[index] = holder[index - 1]
     rows = np.arange(len(holder))
-    return holder, watermark[rows, holder], state[rows, holder]
+    return minimal, holder, watermark[rows, holder], state[rows, holder]
