@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,103 +10,21 @@ import plotly.graph_objects as go
 
 from workbench.plots._axes import Axis, axis_title, x_axis
 from workbench.plots._labels import dates, duration, escaped, in_order, label, moment, task_number
-from workbench.plots._stages import FINISHED, NAMES, UNKNOWN, Stage, stages
+from workbench.plots._stages import stages
+from workbench.plots._stretches import MOST_STRETCHES, Stretch, bounded, stretches
 from workbench.plots._theme import OTHERS, QUIET, STATES, dress, nothing, task_colour
 
 QUESTION = "Who holds the watermark back?"
-MOST_STRETCHES = 400
-"""A strip of more stretches is drawn in equal steps, each coloured by who held it back longest."""
 _MOST_TASKS = 11
 _STRIP = 54
 _WIDTH = 480
 """About how many pixels a strip has in a notebook; decides which names fit."""
-_MOST_NAMES = 3
 _LEVEL, _OTHERS = "several tasks, level", "other tasks"
 _STATES_ALONE = ("unknown", "finished")
 """States that are told without their tasks."""
 
 
-@dataclass(frozen=True)
-class _Stretch:
-    """Batches `first` to `last` (positions) in which the same tasks were the minimum, because of the same inputs, in one
-    state. `tasks` and `streams` are what they are called; several tasks hold the stage back together where they are level.
-    """
-
-    stage: Stage
-    first: int
-    last: int
-    tasks: tuple[str, ...]
-    streams: tuple[str, ...]
-    state: str
-
-    @property
-    def behind(self) -> float:
-        """Milliseconds by which they are behind the next task at the end of the stretch; nan where there is none."""
-        others = self.stage.watermark[self.last][~self.stage.minimal[self.last]]
-        others = others[~np.isnat(others)]
-        mine = self.stage.lowest[self.last]
-        if np.isnat(mine) or not len(others):
-            return float("nan")
-        return float((others.min() - mine) / np.timedelta64(1, "ms"))
-
-    @property
-    def who(self) -> str:
-        """The tasks by name, or how many they are."""
-        if len(self.tasks) == len(self.stage.tasks) > 1 or self.state == "finished":
-            return "all tasks"
-        return _named(self.tasks, "tasks")
-
-    @property
-    def inputs(self) -> str:
-        """The streams on which they wait, or how many they are; nothing where nobody waits any more."""
-        return "" if self.state == "finished" else _named(self.streams, "streams")
-
-
-def _named(names: tuple[str, ...], what: str) -> str:
-    return ", ".join(names) if len(names) <= _MOST_NAMES else f"{len(names)} {what}"
-
-
-def _stretches(stage: Stage) -> list[_Stretch]:
-    # While tasks are unknown they hold it back together, and when all have finished nobody does: one stretch each.
-    single = ~np.isin(stage.lowest_state, (UNKNOWN, FINISHED))
-    holds = np.where(stage.minimal & single[:, None], stage.inputs, 0)
-    new = np.ones(len(holds), dtype=bool)
-    new[1:] = (holds[1:] != holds[:-1]).any(axis=1) | (stage.lowest_state[1:] != stage.lowest_state[:-1])
-    starts = np.flatnonzero(new)
-    ends = np.append(starts[1:], len(holds)) - 1
-    stretches = []
-    for first, last in zip(starts.tolist(), ends.tolist(), strict=True):
-        columns = np.flatnonzero(stage.minimal[last])
-        tasks = tuple(stage.tasks[column] for column in columns.tolist())
-        inputs = int(np.bitwise_or.reduce(stage.inputs[last, columns]))
-        streams = tuple(stream for bit, stream in enumerate(stage.streams) if inputs >> bit & 1)
-        stretches.append(_Stretch(stage, first, last, tasks, streams, NAMES[stage.lowest_state[first]]))
-    return stretches
-
-
-def _bounded(stretches: list[_Stretch]) -> list[_Stretch]:
-    """At most `MOST_STRETCHES` of them: in each equal step the longest stands for all, and neighbours join."""
-    if len(stretches) <= MOST_STRETCHES:
-        return stretches
-    stage = stretches[0].stage
-    lengths = np.array([stretch.last - stretch.first + 1 for stretch in stretches])
-    owner = np.repeat(np.arange(len(stretches)), lengths)
-    bounded: list[_Stretch] = []
-    for step in np.array_split(np.arange(len(owner)), MOST_STRETCHES):
-        # Add up per tasks and state, not per stretch: many short ones outweigh one long.
-        weight: dict[tuple[tuple[str, ...], tuple[str, ...], str], int] = {}
-        for index in owner[step].tolist():
-            key = (stretches[index].tasks, stretches[index].streams, stretches[index].state)
-            weight[key] = weight.get(key, 0) + 1
-        most = max(weight, key=lambda key: weight[key])
-        first = int(step[0])
-        if bounded and (bounded[-1].tasks, bounded[-1].streams, bounded[-1].state) == most:
-            first = bounded.pop().first
-        bounded.append(_Stretch(stage, first, int(step[-1]), *most))
-    return bounded
-
-
-def _group(stretch: _Stretch, named: list[str]) -> str:
+def _group(stretch: Stretch, named: list[str]) -> str:
     """What stands for a stretch in the legend."""
     if stretch.state in _STATES_ALONE:
         return stretch.state
@@ -128,8 +45,8 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     found = stages(frame)
     if not found:
         return nothing(QUESTION)
-    all_stretches = [_stretches(stage) for stage in found]
-    drawn = [_bounded(stretches) for stretches in all_stretches]
+    all_stretches = [stretches(stage) for stage in found]
+    drawn = [bounded(strip) for strip in all_stretches]
     thinned = any(len(few) < len(many) for few, many in zip(drawn, all_stretches, strict=True))
     figure = go.Figure()
     batches: dict[str, int] = {}
@@ -137,7 +54,7 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
         if stretch.state not in _STATES_ALONE and len(stretch.tasks) == 1:
             batches[stretch.tasks[0]] = batches.get(stretch.tasks[0], 0) + stretch.last - stretch.first + 1
     named = in_order(sorted(batches, key=lambda task: -batches[task])[:_MOST_TASKS])
-    groups: dict[str, list[tuple[int, _Stretch]]] = {}
+    groups: dict[str, list[tuple[int, Stretch]]] = {}
     for row, strip in enumerate(drawn):
         for stretch in strip:
             groups.setdefault(_group(stretch, named), []).append((row, stretch))
@@ -168,7 +85,7 @@ def who_holds_back(frame: pd.DataFrame, by: Axis = "batch") -> go.Figure:
     return dress(figure, QUESTION, subtitle, max(len(found) * _STRIP, 22 * (len(groups) + 2)))
 
 
-def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretch]], by: Axis) -> None:
+def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, Stretch]], by: Axis) -> None:
     base: list[Any] = []
     width: list[float] = []
     text: list[str] = []
@@ -212,7 +129,7 @@ def _bars(figure: go.Figure, key: str, rank: int, group: list[tuple[int, _Stretc
     )  # fmt: skip
 
 
-def _fitting(stretch: _Stretch, words: str | None) -> str:
+def _fitting(stretch: Stretch, words: str | None) -> str:
     """What fits into the bar: the names of its tasks (or `words`) and of their input if there are several, else less."""
     pixels = _WIDTH * (stretch.last - stretch.first + 1) / len(stretch.stage.batch)
     names = [stretch.who if words is None else words]
@@ -225,7 +142,7 @@ def _fitting(stretch: _Stretch, words: str | None) -> str:
     return next((escaped(name) for name in names if pixels >= 7 * len(name) + 8), "")
 
 
-def _words(stretch: _Stretch) -> str:
+def _words(stretch: Stretch) -> str:
     """A stretch in words, for hovering."""
     stage = stretch.stage
     first, last = int(stage.batch[stretch.first]), int(stage.batch[stretch.last])
@@ -248,7 +165,7 @@ def who_holds_back_table(frame: pd.DataFrame) -> pd.DataFrame:
     (UTC, commit of the first of these batches), `watermark` (UTC, at the end of the stretch), `behind_next` (by how much
     it then was behind the next task; NaT where there is none).
     """
-    found = [stretch for stage in stages(frame) for stretch in _stretches(stage)]
+    found = [stretch for stage in stages(frame) for stretch in stretches(stage)]
     behind = [
         np.timedelta64(round(stretch.behind), "ms") if np.isfinite(stretch.behind) else np.timedelta64("NaT", "ms")
         for stretch in found
