@@ -76,7 +76,13 @@ class Runs(Sequence[Run]):
             yield Run(lane, count, self.words[why])
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Runs) and list(self) == list(other)
+        if not isinstance(other, Runs):
+            return NotImplemented
+        same_order = np.array_equal(self.lanes, other.lanes) and np.array_equal(self.counts, other.counts)
+        return same_order and bool((self._whys_in_words() == other._whys_in_words()).all())
+
+    def _whys_in_words(self) -> npt.NDArray[np.object_]:
+        return np.array([*self.words, None], dtype=object)[self.whys]
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{run.count} of lane {run.lane} ({run.why})" for run in self[:8])
@@ -96,11 +102,12 @@ _LARGEST = 2**31
 
 
 def encode_runs(runs: Runs) -> str:
-    """Text (base64 of zlib) of runs: some 50 to 100 bytes for a few, about 300 KB for a million that alternate."""
+    """Text (base64 of zlib) of runs: under 100 bytes for a few, 4 kB for a million that alternate, and some 360 kB for a
+    million messages of three lanes in an order of chance."""
     columns = [_narrow(column) for column in (runs.lanes, runs.counts, runs.whys)]
     header = json.dumps([1, len(runs), *(column.dtype.itemsize for column in columns), list(runs.words)])
     # The bytes of one significance lie together: most of the higher ones are 0.
-    planes = b"".join(column.view(np.uint8).reshape(len(runs), -1).T.tobytes() for column in columns)
+    planes = b"".join(column.view(np.uint8).reshape(len(runs), column.itemsize).T.tobytes() for column in columns)
     return base64.b64encode(zlib.compress(header.encode() + b"\n" + planes)).decode()
 
 
