@@ -39,6 +39,10 @@ NOW = 1_700_000_000_000
 S0, S1, B = SSP("log", "s", 0), SSP("log", "s", 1), SSP("log", "app.b", 0)
 
 
+def at(offset: int) -> StartpointSpecific:
+    return StartpointSpecific(offset, created=NOW)
+
+
 @dataclass
 class Shell:
     """A command line over a log: `s` (a source, 2 partitions of 6 rows), `app.b` (broadcast), and `app` known to run."""
@@ -133,13 +137,19 @@ def test_whole_streams_single_partitions_and_all_sources(shell: Shell) -> None:
 
 def test_a_broadcast_stream_can_be_set_for_one_task_and_is_shifted_in_each(shell: Shell) -> None:
     out = shell("set", "app", "app.b", "--oldest", "--task", "Partition 1")
+    assert "less far" not in out
     assert shell.written == {(B, "Partition 1"): StartpointOldest(created=NOW)} and "Replayed: 3" in out
     shell.now += 1
-    shell("set", "app", "app.b", "--shift", "-1")
+    assert "less far" not in shell("set", "app", "app.b", "--shift", "-1")
     assert shell.written == {
         (B, "Partition 0"): StartpointSpecific(0, created=NOW + 1),
         (B, "Partition 1"): StartpointSpecific(2, created=NOW + 1),
     }
+
+
+def test_a_shift_that_ends_with_its_partition_says_so(shell: Shell) -> None:
+    assert "1 of them go less far than -3: only as far as" in shell("set", "app", "s", "--shift", "-3")
+    assert shell.written == {(S0, None): at(1), (S1, None): at(0)}
 
 
 def test_what_can_not_be_resolved_is_refused_before_it_is_written(shell: Shell) -> None:

@@ -219,6 +219,22 @@ def test_any_name_makes_the_whole_way(log: StreamLog, clock: Clock, name: str) -
     assert contents(log) == {WRITTEN_NAMESPACE: {}, FAN_OUT_NAMESPACE: {}}
 
 
+def test_other_tools_can_rely_on_where_and_how_startpoints_lie(manager: StartpointManager, log: StreamLog) -> None:
+    manager.write(SSP("log", "grün", 3), at(1))
+    manager.write(S0, at(2), T0)
+    specific = '{"@type":"StartpointSpecific","creationTimestamp":1700000000000,"specificOffset":"%d"}'
+    assert log.metadata.all("tidemark-startpoint-v1") == {
+        '["app","log","grün",3]': (specific % 1).encode(),
+        '["app","log","s",0,"Partition 0"]': (specific % 2).encode(),
+    }
+    taken = manager.fan_out(BOTH)
+    [(key, value)] = log.metadata.all("tidemark-startpoint-v1-fan-out").items()
+    assert key == '["app","Partition 0","log","s",0]'
+    assert json.loads(value) == {
+        "id": taken.receipts[0].id, "timestamp": NOW, "source": "task", "startpoint": at(2).to_json(),
+    }  # fmt: skip
+
+
 # Fan-out.
 
 

@@ -24,7 +24,9 @@ from workbench.startpoints import (
     StartpointUpcoming,
     Unreadable,
     consumers,
+    preview,
     preview_frame,
+    rewinds,
 )
 from workbench.systems.log import Rows, StreamLog
 from workbench.systems.log.startpoints import preview_on, ranges_on, resolve_on
@@ -102,6 +104,26 @@ def test_nothing_is_replayed_twice_or_made_up_where_retention_was_or_no_position
     rows = preview_on(log, positions, [Request(ssp, StartpointSpecific(9, created=NOW)) for ssp in (S0, S1)], at=NOW)
     assert (rows[0].oldest, rows[0].skipped, rows[0].replayed) == (8, 1, 0)
     assert (rows[1].resolved, rows[1].skipped, rows[1].replayed) == (9, None, None)
+
+
+def test_messages_that_retention_removed_are_not_asked_for() -> None:
+    asked: list[tuple[int, int]] = []
+
+    def count(ssp: SSP, start: int, end: int) -> tuple[int, int]:
+        asked.append((start, end))
+        return end - start, 0
+
+    for current, resolved in ((3, 9), (3, 8), (9, 8), (9, 9)):
+        request = Request(S0, StartpointSpecific(resolved, created=NOW))
+        preview(
+            {T0: {S0: current}}, [request], ranges={S0: (8, 12)}, resolve=lambda *_, to=resolved: to, count=count, at=NOW
+        )  # fmt: skip
+    assert asked == [(8, 9), (8, 9)]
+
+
+def test_rewinds_are_the_tasks_and_ssps_that_see_messages_again() -> None:
+    offsets = {T0: {S0: 3, B: 2}, T1: {S1: 13, B: 4}, "Partition 2": {S0: 1}}
+    assert rewinds(POSITIONS, offsets) == {T0: {S0: (10, 3)}, T1: {B: (5, 4)}}
 
 
 def test_a_frame_has_a_column_for_each_field_also_when_it_is_empty(log: StreamLog) -> None:

@@ -29,7 +29,7 @@ from workbench.startpoints import (
     whole_stream,
 )
 from workbench.systems.log import Rows, StreamLog
-from workbench.systems.log.startpoints import count_on, latest_event_time, ranges_on, resolve_on
+from workbench.systems.log.startpoints import by_duration_on, count_on, latest_event_time, ranges_on, resolve_on
 
 NOW = 1_700_000_000_000
 S0 = SSP("log", "s", 0)
@@ -283,10 +283,22 @@ def test_ranges_and_the_latest_event_time_come_from_the_index(log: StreamLog) ->
     assert latest_event_time(log, "t") is None
 
 
-def test_a_duration_ago_is_counted_from_now_or_from_what_is_given() -> None:
+def test_a_duration_ago_is_counted_from_now_only_where_times_are_near_now(log: StreamLog) -> None:
     assert by_duration("2h", "append", created=NOW) == StartpointTimestamp(NOW - 7_200_000, "append", created=NOW)
     assert by_duration("90min", before=1_000, created=NOW) == StartpointTimestamp(1_000 - 5_400_000, created=NOW)
-    assert abs(by_duration("1h").created - time.time() * 1_000) < 60_000
+    assert abs(by_duration("1h", "append").created - time.time() * 1_000) < 60_000
+    with pytest.raises(InvalidStartpointRequest, match="need not be near now"):
+        by_duration("1h")
+    log.create("s", 2).append(timed(5, 90_000, 7), 1, time_column="time")
+    log.create("t", 1).append(timed(70_000), time_column="time")
+    log.create("u", 1).append(timed(1))
+    assert by_duration_on(log, ["t", "s", "u"], "1s", created=NOW) == StartpointTimestamp(89_000, created=NOW)
+    assert by_duration_on(log, "t", "1s", created=NOW) == StartpointTimestamp(69_000, created=NOW)
+    assert by_duration_on(log, "u", "1s", "append", created=NOW) == StartpointTimestamp(
+        NOW - 1_000, "append", created=NOW
+    )
+    with pytest.raises(InvalidStartpointRequest, match="No row of 'u' has an event time"):
+        by_duration_on(log, "u", "1s")
 
 
 def test_whole_streams_and_applications_are_many_startpoints_alike() -> None:

@@ -19,9 +19,9 @@ from workbench.startpoints.model import (
     StartpointUpcoming,
 )
 from workbench.startpoints.preview import Consumers, consumers
-from workbench.startpoints.shorthand import by_duration, shift_by
+from workbench.startpoints.shorthand import shift_by
 from workbench.systems.log import StreamLog
-from workbench.systems.log.startpoints import latest_event_time, ranges_on
+from workbench.systems.log.startpoints import by_duration_on, ranges_on
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WITH_PARTITION = re.compile(r"(.+):([0-9]+)", re.ASCII | re.DOTALL)
@@ -122,15 +122,7 @@ def _startpoint(log: StreamLog, chosen: argparse.Namespace, ssps: Sequence[SSP],
     if chosen.at is not None:
         return StartpointTimestamp(_time(chosen.at), by, created=created)
     if chosen.ago is not None:
-        before = created
-        if by == "event":
-            # One time for all streams that are meant, so that what belongs together is repeated together.
-            streams = sorted({ssp.stream for ssp in ssps})
-            latest = [time for name in streams if (time := latest_event_time(log, name)) is not None]
-            if not latest:
-                raise InvalidStartpointRequest.without_event_times(", ".join(streams))
-            before = max(latest)
-        return by_duration(chosen.ago, by, before=before, created=created)
+        return by_duration_on(log, {ssp.stream for ssp in ssps}, chosen.ago, by, created=created)
     return StartpointOldest(created=created) if chosen.oldest else StartpointUpcoming(created=created)
 
 

@@ -103,6 +103,8 @@ def _set(chosen: argparse.Namespace, provider: targets.Provider, clock: Callable
         print(f"No run of {chosen.application!r} is known on this log yet; its first start takes what is set.")
     else:
         _print_rows([row for row in rows if SSP(LOG_SYSTEM, str(row.stream), row.partition or 0) in ssps])
+    if chosen.shift is not None:
+        _print_shortened(rows, requests, chosen.shift)
     print(
         "Dry run: nothing was written."
         if chosen.dry_run
@@ -131,6 +133,20 @@ def _with(
     replaced = {(request.ssp, request.task) for request in requests}
     others = [request for request in manager.all().requests if (request.ssp, request.task) not in replaced]
     return preview_on(log, positions, [*others, *requests], manager.fan_outs()[0], at=at)
+
+
+def _print_shortened(rows: Sequence[PreviewRow], requests: Sequence[Request], shift: int) -> None:
+    meant = {(request.ssp.stream, request.ssp.partition) for request in requests}
+    short = sum(
+        row.state == "applies"
+        and (row.stream, row.partition) in meant
+        and row.resolved is not None
+        and row.current is not None
+        and row.resolved - row.current != shift
+        for row in rows
+    )
+    if short:
+        print(f"{short} of them go less far than {shift:+,}: only as far as their partition goes.")
 
 
 def _list(chosen: argparse.Namespace, provider: targets.Provider, clock: Callable[[], int]) -> int:

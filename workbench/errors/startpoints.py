@@ -159,9 +159,17 @@ class InvalidStartpointRequest(TidemarkError, ValueError):
         )
 
     @classmethod
-    def without_event_times(cls, stream: str) -> InvalidStartpointRequest:
+    def without_event_times(cls, streams: str) -> InvalidStartpointRequest:
         return cls(
-            f"No row of {stream!r} has an event time, so there is none to count back from. Use --by append, or an offset."
+            f"No row of {streams} has an event time, so there is none to count back from. Use the time of appending "
+            "(by append), or an offset."
+        )
+
+    @classmethod
+    def without_reference(cls) -> InvalidStartpointRequest:
+        return cls(
+            "Event times need not be near now: say with before=… from which time to count back, the latest event time of "
+            "the stream, say."
         )
 
     @classmethod
@@ -169,7 +177,7 @@ class InvalidStartpointRequest(TidemarkError, ValueError):
         return cls(f"{text!r} is not a time in ISO 8601, such as 2013-07-04T06:00 (UTC) or 2013-07-04T06:00-04:00.")
 
 
-_NEXT = " Delete it, or set another one."
+_NEXT = " Set another one, or delete it."
 
 
 def _short(value: object) -> str:

@@ -23,7 +23,7 @@ from workbench.startpoints.model import (
     StartpointUpcoming,
     StartpointVisitor,
 )
-from workbench.startpoints.preview import PreviewRow, consumers, preview, preview_frame
+from workbench.startpoints.preview import PreviewRow, consumers, preview, preview_frame, rewinds
 from workbench.startpoints.shorthand import by_duration, shift_by, whole_application, whole_stream
 from workbench.startpoints.store import FAN_OUT_NAMESPACE, WRITTEN_NAMESPACE, Stored
 
@@ -55,6 +55,7 @@ __all__ = [
     "preview",
     "preview_frame",
     "remove_consumed_in",
+    "rewinds",
     "shift_by",
     "startpoint_from_json",
     "whole_application",

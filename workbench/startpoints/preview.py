@@ -137,6 +137,20 @@ def preview(
     return rows + [_unreadable(entry) for entry in unreadable]
 
 
+def rewinds(positions: Consumers, offsets: Mapping[str, Mapping[SSP, int]]) -> dict[str, dict[SSP, tuple[int, int]]]:
+    """Task → SSP → (current, resolved) where resolved startpoints (`FanOut.resolved`) lead back; only tasks with some.
+
+    What is behind the current position comes a second time: a run must know what that does to its state.
+    """
+    found: dict[str, dict[SSP, tuple[int, int]]] = {}
+    for task, of_task in offsets.items():
+        for ssp, offset in of_task.items():
+            current = positions.get(task, {}).get(ssp)
+            if current is not None and offset < current:
+                found.setdefault(task, {})[ssp] = (current, offset)
+    return found
+
+
 def preview_frame(rows: Iterable[PreviewRow]) -> pd.DataFrame:
     """The rows as a frame, one column for each field; offsets and counts are nullable integers."""
     import pandas

@@ -17,11 +17,16 @@ def by_duration(
 ) -> StartpointTimestamp:
     """The time that is `ago` ("2h", "15 min", a timedelta, milliseconds) earlier than `before`.
 
-    `before` is in milliseconds since the epoch, by default now. Event times need not be near now: give the latest one
-    that the stream has (`workbench.systems.log.startpoints.latest_event_time`). Raises `InvalidDuration`.
+    `before` is in milliseconds since the epoch, UTC. For times of appending it is now by default; event times need not be
+    near now, so they need one: the latest that the stream has, mostly (`systems.log.startpoints.by_duration_on`). Raises
+    `InvalidDuration`, and `InvalidStartpointRequest` without a time to count back from.
     """
     made = now() if created is None else created
-    return StartpointTimestamp((made if before is None else before) - milliseconds(ago, "ago"), by, created=made)
+    if before is None:
+        if by == "event":
+            raise InvalidStartpointRequest.without_reference()
+        before = made
+    return StartpointTimestamp(before - milliseconds(ago, "ago"), by, created=made)
 
 
 def whole_stream(

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from workbench.errors import NoEventTime, UnknownPartition, UnknownStream, UnresolvableStartpoint
+from workbench.errors import (
+    InvalidStartpointRequest,
+    NoEventTime,
+    UnknownPartition,
+    UnknownStream,
+    UnresolvableStartpoint,
+)
 from workbench.names import LOG_SYSTEM, SSP
 from workbench.startpoints.fan_out import FannedOut, Request, Resolve, Unreadable
 from workbench.startpoints.model import (
@@ -16,8 +22,10 @@ from workbench.startpoints.model import (
     StartpointVisitor,
 )
 from workbench.startpoints.preview import Consumers, Count, PreviewRow, preview
+from workbench.startpoints.shorthand import by_duration
 from workbench.systems.log import index
 from workbench.systems.log.log import StreamLog
+from workbench.windows.durations import Duration
 
 
 class LogStartpointVisitor(StartpointVisitor[int]):
@@ -121,6 +129,23 @@ def latest_event_time(log: StreamLog, stream: str) -> int | None:
         statement = "SELECT max(max_time) FROM entry WHERE stream = ?"
         latest: int | None = connection.execute(statement, (row.id,)).fetchone()[0]
     return latest
+
+
+def by_duration_on(
+    log: StreamLog, streams: str | Iterable[str], ago: Duration, by: str = "event", *, created: int | None = None
+) -> StartpointTimestamp:
+    """The time that is `ago` earlier than the latest event time of the streams, or with by="append" than now.
+
+    One time for all of them, so that what belongs together is repeated together. Raises `InvalidStartpointRequest` where
+    no row has an event time, `UnknownStream`, `InvalidDuration`.
+    """
+    if by != "event":
+        return by_duration(ago, by, created=created)
+    names = [streams] if isinstance(streams, str) else sorted(set(streams))
+    latest = [time for name in names if (time := latest_event_time(log, name)) is not None]
+    if not latest:
+        raise InvalidStartpointRequest.without_event_times(", ".join(map(repr, names)))
+    return by_duration(ago, by, before=max(latest), created=created)
 
 
 def preview_on(
