@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from dataclasses import FrozenInstanceError
 from pathlib import Path
@@ -328,3 +330,14 @@ def test_a_shift_goes_from_where_each_task_is_and_as_far_as_the_partition_goes()
     assert (only.task, only.startpoint) == ("Partition 1", StartpointSpecific(8, created=1))
     with pytest.raises(InvalidStartpointRequest, match=r"Partition 0 has no position in log/s\[0\] yet"):
         shift_by({"Partition 0": {S0: None}}, ranges, 1)
+
+
+def test_neither_spark_nor_pandas_nor_the_engine_is_needed_to_write_a_startpoint() -> None:
+    script = (
+        "import sys, workbench.commands.startpoint, workbench.startpoints, workbench.systems.log.startpoints\n"
+        "print([name for name in ('pyspark', 'pandas', 'workbench.engine') if name in sys.modules])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert found.stdout == "[]\n", found.stderr
