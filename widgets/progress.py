@@ -13,7 +13,13 @@ from IPython.display import display
 
 from workbench.progress import ProgressSnapshot, RecentRate, describe, share
 
-_STYLES = {"finished": "success", "failed": "danger", "stopped": "warning", "abandoned": "warning"}
+_STYLES = {
+    "finished": "success",
+    "drained": "success",
+    "failed": "danger",
+    "stopped": "warning",
+    "abandoned": "warning",
+}
 _REDRAWS_PER_SECOND = 4
 
 

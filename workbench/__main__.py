@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from workbench.commands import drain
 from workbench.errors import TidemarkError
 
 
@@ -33,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("log", type=Path, help="directory of the stream log")
     status.add_argument("application", help="name of the application")
     status.set_defaults(run=_status)
+    for command in (drain,):
+        command.add_to(commands)
     return parser
 
 

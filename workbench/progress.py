@@ -24,7 +24,7 @@ class ProgressSnapshot:
     """How far a run is at one moment.
 
     `messages` have been taken from its source streams; `total` is how many these hold, None if that has no end.
-    `lowest_watermark` is text, since it may be no time: "not yet known", "finished". `late` counts rows that came too
+    `lowest_watermark` is text, since it may be no time: "not yet known", "finished", "at its maximum". `late` counts rows that came too
     late, `elapsed_s` the seconds since the run started. `status` is that of `Run.status`.
     """
 

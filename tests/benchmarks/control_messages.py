@@ -116,27 +116,28 @@ class _Job:
     """The part of a job that control messages pass: reports, the sink's commit, plan, work orders, reconciliation."""
 
     def __init__(self, log: Any, tasks: int, routing: str) -> None:
-        import json
-
+        from workbench.engine.batch_plan import BatchPlan
         from workbench.engine.sink import SinkSettings
-        from workbench.engine.source import JobReader, source_options
+        from workbench.engine.source import InputLanes, JobReader, SourceSettings
         from workbench.names import SSP
         from workbench.reconciliation import Aggregator, Reconciliation, aggregate_partition
         from workbench.telemetry.recorder import Recorder
 
         self.tasks, self.routing = tasks, routing
         self.owner = aggregate_partition(_STREAM, tasks)
-        self.sink = SinkSettings(str(log.directory), "bench", "bench", "bench", log.raise_epoch("bench"))
+        self.sink = SinkSettings(str(log.directory), "bench", "bench", "bench", log.raise_epoch("bench"), [_STREAM])
         Recorder(log, "bench", "bench").prepare()
-        options = source_options(
+        settings = SourceSettings(
             job="bench",
-            log=log,
-            slots=range(tasks),
-            inputs=[{"stream": _STREAM, "intermediate": True, "broadcast": False}],
-            initial={_STREAM: log.stream(_STREAM).heads()},
+            run_id="bench",
+            log=str(log.directory),
+            checkpoint_id="bench",
+            slots=list(range(tasks)),
+            inputs=[InputLanes(_STREAM, intermediate=True, lanes=[(task, task) for task in range(tasks)])],
+            initial=BatchPlan(0, {_STREAM: log.stream(_STREAM).heads()}),
             limit=1_000_000,
         )
-        self.reader = JobReader(json.loads(options["job"]))
+        self.reader = JobReader(settings)
         self.offset: dict[str, Any] = self.reader.initialOffset()
         self.reconciliations = [Reconciliation(SSP("log", _STREAM, partition)) for partition in range(tasks)]
         self.aggregators = {self.owner: Aggregator(self.reconciliations[self.owner])} if routing == "aggregate" else {}

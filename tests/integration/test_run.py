@@ -24,6 +24,7 @@ from workbench.errors import (
     UnknownStream,
     UnknownTask,
 )
+from workbench.graph import MessageStream
 
 
 @pytest.fixture
@@ -118,11 +119,16 @@ def test_an_error_in_a_users_function_is_told_in_under_25_lines_with_the_row(
     assert log.stream("out").heads() == [0]
 
 
+def same(stream: MessageStream) -> MessageStream:
+    """Behind a function nobody knows what columns there are before it has run."""
+    return stream.map(lambda frame: frame, name="same")
+
+
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda s: s.filter("valu > 3").send_to("out"), "There is no column 'valu' in .*Did you mean 'value'"),
-        (lambda s: s.partition_by("kez").send_to("out"), "There is no column 'kez' in .*Did you mean 'key'"),
+        (lambda s: same(s).filter("valu > 3").send_to("out"), "There is no column 'valu' in .*Did you mean 'value'"),
+        (lambda s: same(s).partition_by("kez").send_to("out"), "There is no column 'kez' in .*Did you mean 'key'"),
         (lambda s: s.map(lambda f: f.head(1)).send_to("out"), "returned 1 rows for .* use flat_map or filter"),
         (lambda s: s.map(lambda f: None).send_to("out"), "must return a pandas DataFrame, not NoneType"),
         (
@@ -147,6 +153,10 @@ def test_what_can_not_run_is_refused_before_anything_runs(spark: SparkSession, l
     with pytest.raises(UnknownStream, match="'events'"):
         app = wb.Application("a")
         app.input("evnts").send_to("out")
+        app.deploy(spark, log)
+    with pytest.raises(UnknownColumn, match=r"no column 'kez' in .*Did you mean 'key'"):
+        app = wb.Application("a")
+        app.input("events").partition_by("kez").send_to("out")
         app.deploy(spark, log)
     with pytest.raises(UnknownColumn, match="'at'"):
         app = wb.Application("b")

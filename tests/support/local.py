@@ -8,11 +8,14 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
+from workbench.drain import clean_up
+from workbench.engine.batch_plan import BatchPlan
 from workbench.engine.deployment import Deployment, prepare
+from workbench.engine.run import Record
 from workbench.engine.sink import commit_batch
-from workbench.engine.source import JobReader
+from workbench.engine.source import JobReader, SourceSettings
 from workbench.engine.task import Task
 from workbench.engine.work import Report, WorkOrder
 from workbench.graph import Application
@@ -51,13 +54,19 @@ class MemoryChunks:
 
 
 class LocalJob:
-    """A deployed job, stepped batch by batch."""
+    """A deployed job, stepped batch by batch. Its plans are logged where Spark would log them, its state is kept by the
+    checkpoint's id; so a second one goes on where the first was left."""
+
+    _states: ClassVar[dict[str, list[MemoryStore]]] = {}
 
     def __init__(self, application: Application, log: StreamLog, **options: Any) -> None:
+        self.log = log
         self.deployment: Deployment = prepare(application, log, **options)
-        self.reader = JobReader(json.loads(self.deployment.source["job"]))
-        self.offset: dict[str, Any] = self.reader.initialOffset()
-        self.stores = [MemoryStore() for _ in range(self.deployment.plan.tasks)]
+        self.reader = JobReader(SourceSettings.from_json(self.deployment.source.options()["job"]))
+        logged = self.deployment.checkpoint.plan
+        self.offset: dict[str, Any] = self.reader.initialOffset() if logged is None else logged.to_json()
+        tasks = range(self.deployment.plan.tasks)
+        self.stores = self._states.setdefault(self.deployment.checkpoint.id, [MemoryStore() for _ in tasks])
         self.recorder = self.deployment.recorder
 
     def step(self, *, commit: bool = True) -> list[Report]:
@@ -68,14 +77,16 @@ class LocalJob:
         reports = self.run_tasks(end, self.stores if commit else copy.deepcopy(self.stores))
         if commit:
             commit_batch(self.deployment.sink, self.offset["batch"], reports)
+            offsets = self.deployment.checkpoint.directory / "offsets"
+            offsets.mkdir(exist_ok=True)
+            (offsets / str(self.offset["batch"])).write_text(f"v1\n{{}}\n{json.dumps(end)}\n")
             self.offset = end
         return reports
 
     def run_tasks(self, end: dict[str, Any], stores: list[MemoryStore]) -> list[Report]:
         orders = [WorkOrder.from_json(work) for _, work in self.reader.work(self.offset, end)]
         return [
-            Report.from_json(Task(self.deployment.tasks, order.task, stores[order.task]).run(order).to_json())
-            for order in orders
+            Report.from_json(Task(self.deployment.tasks, order, stores[order.task]).run().to_json()) for order in orders
         ]
 
     def batches(self) -> Iterator[list[Report]]:
@@ -83,11 +94,41 @@ class LocalJob:
         while reports := self.step():
             yield reports
 
-    def run_to_end(self) -> LocalJob:
-        """Step until nothing is left, check that all tasks are done, let go of the lock."""
-        for _ in self.batches():
-            pass
-        done = self.recorder.done_tasks()
-        assert done == set(range(self.deployment.plan.tasks)), f"only the tasks {sorted(done)} have ended"
-        self.deployment.lock.release()
+    def run_to_end(self, crashes: frozenset[int] = frozenset()) -> LocalJob:
+        """Step until nothing is left, check that all tasks are done, let go of the lock.
+
+        Before the batches numbered in `crashes` (from 0) everything is done but the commit, and lost.
+        """
+        batches = 0
+        while True:
+            if batches in crashes:
+                self.step(commit=False)
+            if not self.step():
+                break
+            batches += 1
+        done = self.recorder.done_tasks(self.deployment.generation)
+        assert set(done) == set(range(self.deployment.plan.tasks)), f"only the tasks {sorted(done)} are done"
+        clean_up(self.log.metadata, self.deployment.run_id)
+        self.release()
         return self
+
+    def release(self) -> None:
+        """Let go of the lock, as a driver that ends does."""
+        self.deployment.lock.release()
+
+    @property
+    def plan(self) -> BatchPlan:
+        """The newest plan that was carried out."""
+        return BatchPlan.from_json(self.offset)
+
+    @property
+    def status(self) -> str:
+        """As `Run.status` would have it."""
+        done = self.recorder.done_tasks(self.deployment.generation)
+        if len(done) < self.deployment.plan.tasks:
+            return "running"
+        return "drained" if "drained" in done.values() else "finished"
+
+    @property
+    def record(self) -> Record:
+        return Record(self.log, self.deployment.plan.outline, self.recorder)

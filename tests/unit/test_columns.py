@@ -41,11 +41,15 @@ WRONG: list[tuple[str, Build, str]] = [
     ("send_to", lambda s: s.send_to("out", key=("carrier", "dest")), "'dest' in the rows that reach 'send_to out'"),
     ("behind a broadcast", lambda s: s.broadcast().partition_by("carier"), "'carier'"),
     ("behind a stage", lambda s: s.partition_by("carrier").filter("delay > 0").partition_by("dest"), "'dest'"),
-    ("behind a window", lambda s: hourly(s.partition_by("carrier")).partition_by("delay"), "has: 'carrier', 'n', 'w"),
+    (
+        "behind a window",
+        lambda s: hourly(s.partition_by("carrier")).partition_by("delay"),
+        "has: 'carrier', 'drained', 'n', 'w",
+    ),
     (
         "one of two branches",
         lambda s: hourly(s, p=("delay", "mean")).merge(hourly(s)).partition_by("p"),
-        "has: 'n', 'window_end'",
+        "has: 'drained', 'n', 'window_end'",
     ),
 ]
 

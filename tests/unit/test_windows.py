@@ -384,6 +384,7 @@ def test_the_schema_of_the_panes_is_known_before_the_first_row() -> None:
             ("rows", pa.int64()),
             ("mean", pa.float64()),
             ("least", pa.int16()),
+            ("drained", pa.bool_()),
         ]
     )
     store = WindowStore(MemoryChunks())

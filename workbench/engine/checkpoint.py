@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workbench.engine.batch_plan import BatchPlan, Positions, read_plan
 from workbench.errors import IncompatibleCheckpoint
 from workbench.graph import nodes
 from workbench.graph.stages import JobPlan
@@ -16,16 +19,35 @@ from workbench.systems.log import StreamLog
 
 _JOBS_NAMESPACE = "tidemark-jobs"
 _IDENTITY = "tidemark.json"
+_OF_SPARK = ("offsets", "commits", "state", "sources")
+"""What Spark keeps in a checkpoint, besides the file `metadata`. The directory may be the user's: nothing else is touched."""
+
+
+@dataclass(frozen=True)
+class Carried:
+    """What a new checkpoint takes over from the one it replaces: how far the sources were read, and which have ended."""
+
+    positions: Positions
+    """Source stream → next offset, partition by partition."""
+    ended: dict[str, list[int]]
+    """Source stream → partitions that have ended."""
+    generation: int
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """`id` is the key under which the sink commits: a new directory is a new identity, and starts from the beginning."""
+    """`id` is the key under which the sink commits: a new one starts counting batches from 0."""
 
     directory: Path
     id: str
-    fresh: bool
-    """Nothing has been planned under it yet."""
+    plan: BatchPlan | None
+    """The newest that was logged under it."""
+    carried: Carried | None = None
+
+    @property
+    def fresh(self) -> bool:
+        """Nothing has been planned under it yet."""
+        return self.plan is None
 
 
 def checkpoint_directory(log: StreamLog, job: str) -> Path:
@@ -38,26 +60,35 @@ def checkpoint_directory(log: StreamLog, job: str) -> Path:
     return log.directory / "checkpoints" / str(int(known))
 
 
-def open_checkpoint(directory: Path, plan: JobPlan, containers: int) -> Checkpoint:
-    """Open or begin a checkpoint. Raises `IncompatibleCheckpoint` if the application has changed in what its state keeps."""
-    identity = directory / _IDENTITY
+def open_checkpoint(directory: Path, plan: JobPlan, containers: int, carried: Carried | None = None) -> Checkpoint:
+    """Open or begin a checkpoint.
+
+    Raises `IncompatibleCheckpoint` if the application has changed in what its state keeps, unless there is something to
+    carry over (as after a drain: then there is no state, and a new checkpoint takes the place of the old one).
+    """
+    saved = _identity(directory)
     shape = _shape(plan, containers)
-    if identity.exists():
-        saved = json.loads(identity.read_text())
-        differing = [
-            (what, saved["shape"].get(what), shape.get(what))
-            for what in sorted(saved["shape"].keys() | shape.keys())
-            if saved["shape"].get(what) != shape.get(what)
-        ]
-        if differing:
+    if saved is None:
+        return _begin(directory, plan.application, shape, None)
+    differing = [
+        (what, saved["shape"].get(what), shape.get(what))
+        for what in sorted(saved["shape"].keys() | shape.keys())
+        if saved["shape"].get(what) != shape.get(what)
+    ]
+    if differing:
+        if carried is None and read_plan(directory) is None and saved["carried"] is not None:
+            carried = Carried(**saved["carried"])  # it was carried over, and nothing has run since
+        if carried is None:
             raise IncompatibleCheckpoint.changed(plan.application, differing)
-        return Checkpoint(directory, saved["id"], fresh=not _has_plan(directory))
-    directory.mkdir(parents=True, exist_ok=True)
-    id = uuid.uuid4().hex
-    draft = identity.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps({"id": id, "application": plan.application, "shape": shape}))
-    draft.replace(identity)
-    return Checkpoint(directory, id, fresh=True)
+        return _begin(directory, plan.application, shape, carried)
+    logged = read_plan(directory)
+    kept = saved["carried"] if logged is None else None
+    return Checkpoint(directory, saved["id"], logged, None if kept is None else Carried(**kept))
+
+
+def replace_checkpoint(directory: Path, plan: JobPlan, containers: int, carried: Carried) -> Checkpoint:
+    """Begin a new checkpoint in the place of the old one, whose state is given up."""
+    return _begin(directory, plan.application, _shape(plan, containers), carried)
 
 
 def containers_of(directory: Path) -> int | None:
@@ -65,21 +96,60 @@ def containers_of(directory: Path) -> int | None:
 
     Spark keeps one part of the state for each, so a machine with more cores goes on with as many as there were.
     """
-    identity = directory / _IDENTITY
-    return int(json.loads(identity.read_text())["shape"]["containers"]) if identity.exists() else None
+    saved = _identity(directory)
+    return None if saved is None else int(saved["shape"]["containers"])
+
+
+def tasks_of(directory: Path) -> int | None:
+    """How many tasks the job of an existing checkpoint has; None for a new one."""
+    saved = _identity(directory)
+    return None if saved is None else int(saved["shape"]["tasks"])
 
 
 def read_identity(directory: Path, application: str) -> str:
     """The id of an existing checkpoint; `IncompatibleCheckpoint` where there is none."""
-    identity = directory / _IDENTITY
-    if not identity.exists():
+    saved = _identity(directory)
+    if saved is None:
         raise IncompatibleCheckpoint.missing(application, str(directory))
-    return str(json.loads(identity.read_text())["id"])
+    return str(saved["id"])
 
 
-def _has_plan(directory: Path) -> bool:
-    offsets = directory / "offsets"
-    return offsets.is_dir() and any(name.name.isdigit() for name in offsets.iterdir())
+def _identity(directory: Path) -> dict[str, Any] | None:
+    """What is known of a checkpoint. One whose place is being taken has lost its old content when this returns."""
+    path = directory / _IDENTITY
+    if not path.exists():
+        return None
+    saved: dict[str, Any] = json.loads(path.read_text())
+    if not saved["cleared"]:
+        for name in _OF_SPARK:
+            shutil.rmtree(directory / name, ignore_errors=not (directory / name).is_dir())
+        for name in ("metadata", ".metadata.crc"):
+            (directory / name).unlink(missing_ok=True)
+        saved["cleared"] = True
+        _write(path, saved)
+    return saved
+
+
+def _begin(directory: Path, application: str, shape: dict[str, Any], carried: Carried | None) -> Checkpoint:
+    directory.mkdir(parents=True, exist_ok=True)
+    identity = {
+        "id": uuid.uuid4().hex,
+        "application": application,
+        "shape": shape,
+        "carried": None if carried is None else vars(carried),
+        # First the new identity, then the old content goes: a crash in between is mended when it is opened again.
+        "cleared": carried is None,
+    }
+    _write(directory / _IDENTITY, identity)
+    saved = _identity(directory)
+    assert saved is not None
+    return Checkpoint(directory, saved["id"], None, carried)
+
+
+def _write(path: Path, identity: Mapping[str, Any]) -> None:
+    draft = path.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(identity))
+    draft.replace(path)
 
 
 def _shape(plan: JobPlan, containers: int) -> dict[str, Any]:

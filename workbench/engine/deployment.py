@@ -9,29 +9,37 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
-from workbench.engine.checkpoint import Checkpoint, checkpoint_directory, containers_of, open_checkpoint
-from workbench.engine.planning import Positions
+from workbench.engine import hold
+from workbench.engine.batch_plan import BatchPlan, Positions, Restart
+from workbench.engine.checkpoint import (
+    Checkpoint,
+    checkpoint_directory,
+    containers_of,
+    open_checkpoint,
+    replace_checkpoint,
+    tasks_of,
+)
+from workbench.engine.checks import check_sources
+from workbench.engine.left import Left, left_behind
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
 from workbench.engine.sink import REPORT_SCHEMA, JobSink, SinkSettings
 from workbench.engine.slots import slots
-from workbench.engine.source import HOLD_NAMESPACE, JobSource, source_options
+from workbench.engine.source import InputLanes, JobSource, SourceSettings
 from workbench.engine.task import Routing, TaskSettings
-from workbench.errors import InvalidOption, UnknownColumn
+from workbench.errors import InvalidOption
 from workbench.graph.application import Application
 from workbench.graph.job_plan import plan_job, source_streams
 from workbench.graph.stages import JobPlan
+from workbench.session.workers import check_workers
 from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry.recorder import Recorder
-from workbench.times import check_time_type
 
 MAX_MESSAGES = 1_000_000
 """Default of `max_messages`: large enough for Arrow to be at its best, small enough for a few hundred MB of memory."""
@@ -58,7 +66,9 @@ class Deployment:
     checkpoint: Checkpoint
     containers: int
     started: int
-    source: dict[str, str]
+    generation: int
+    """The generation in which this run finishes or drains."""
+    source: SourceSettings
     tasks: TaskSettings
     sink: SinkSettings
 
@@ -84,10 +94,12 @@ def deploy(
     run_id: names this deployment; by default a new unique one.
 
     Raises before anything runs: `UnknownStream`, `UnknownColumn`, `InvalidGraph` (partition counts that do not match),
-    `LogInUse` (another run of the same application), `IncompatibleCheckpoint`, `InvalidOption`.
+    `LogInUse` (another run of the same application), `IncompatibleCheckpoint`, `InvalidOption`, `SessionConflict` (a
+    session of the user's own whose workers can not run tasks).
     """
     if containers is not None and containers < 1:
         raise InvalidOption.not_positive("containers", containers)
+    check_workers(spark)
     deployment = prepare(
         application,
         log,
@@ -112,6 +124,7 @@ def deploy(
         lock=deployment.lock,
         started=deployment.started,
         checkpoint=deployment.checkpoint.directory,
+        generation=deployment.generation,
     )
 
 
@@ -132,37 +145,53 @@ def prepare(
     if max_messages < 1:
         raise InvalidOption.not_positive("max_messages", max_messages)
     chosen_routing = routing if isinstance(routing, Routing) else Routing(**(routing or {}))
-    sources = {name: log.stream(name).partitions for name in source_streams(application.nodes)}
-    existing = {name: log.stream(name).partitions for name in log.streams()}
-    plan = plan_job(application.name, application.nodes, existing | sources)
-    _check_event_times(plan, log)
-
-    lock = log.lock(application.name, run_id)
+    name, nodes = application.name, application.nodes
+    sources = {stream: log.stream(stream).partitions for stream in source_streams(nodes)}
+    check_sources(nodes, log)
+    lock = log.lock(name, run_id)
     try:
-        directory = Path(checkpoint) if checkpoint else checkpoint_directory(log, application.name)
-        hosts = min(containers or containers_of(directory) or cores, plan.tasks)
-        opened = open_checkpoint(directory, plan, hosts)
-        epoch = log.raise_epoch(application.name)
+        directory = Path(checkpoint) if checkpoint else checkpoint_directory(log, name)
+        left = left_behind(log, name, directory)
+        existing = {stream: log.stream(stream).partitions for stream in log.streams()}
+        if left.is_clean:
+            existing = {stream: count for stream, count in existing.items() if stream not in left.intermediate}
+        plan = plan_job(name, nodes, existing | sources)
+        hosts = min(containers or _containers(directory, left, plan) or cores, plan.tasks)
+        if left.abandoned and left.carried is not None:
+            opened = replace_checkpoint(directory, plan, hosts, left.carried)
+        else:
+            opened = open_checkpoint(directory, plan, hosts, left.carried)
+        epoch = log.raise_epoch(name)
         log.sweep()
         for output in plan.outputs:
+            if opened.carried is not None and output.stream in left.intermediate:
+                log.renew(output.stream, output.partitions)
             log.create(output.stream, output.partitions, exist_ok=True)
-        log.metadata.delete(HOLD_NAMESPACE, application.name)
-        recorder = Recorder(log, application.name, opened.id)
+        hold.clear(log.metadata, name)
+        recorder = Recorder(log, name, opened.id)
+        recorder.prepare()
         if (
             opened.fresh
+            and opened.carried is None
             and checkpoint is None
             and any(run.plan["checkpoint_id"] != opened.id for run in recorder.runs())
         ):
             warnings.warn(
-                f"The application {application.name!r} ran on this log before, but its checkpoint in {directory} is gone:"
+                f"The application {name!r} ran on this log before, but its checkpoint in {directory} is gone:"
                 " it starts from the beginning, and what it sends comes a second time.",
                 stacklevel=3,
             )
-        recorder.prepare()
-        recorder.start_run(run_id, started, {"checkpoint_id": opened.id, "outline": plan.outline.to_json()})
+        recorder.settle(started, "drained" if left.drained else "lost")
+        recorder.start_run(
+            run_id,
+            started,
+            {"checkpoint_id": opened.id, "checkpoint": str(directory.absolute()), "outline": plan.outline.to_json()},
+        )
     except BaseException:
         lock.release()
         raise
+    initial, restart = _beginning(plan, log, opened, left)
+    generation = restart.generation if restart else (opened.plan or initial).generation
     return Deployment(
         run_id=run_id,
         plan=plan,
@@ -171,16 +200,27 @@ def prepare(
         checkpoint=opened,
         containers=hosts,
         started=started,
-        source=source_options(
-            job=application.name,
-            log=log,
-            slots=slots(plan.tasks, hosts),
+        generation=generation,
+        source=SourceSettings(
+            job=name,
+            run_id=run_id,
+            log=str(log.directory),
+            checkpoint_id=opened.id,
+            slots=list(slots(plan.tasks, hosts)),
             inputs=_intermediate_first(plan),
-            initial=_initial_positions(plan, log),
+            initial=initial,
             limit=max_messages,
+            restart=restart,
         ),
         tasks=TaskSettings(plan, log.segments_directory, run_id, chosen_routing),
-        sink=SinkSettings(str(log.directory), application.name, opened.id, run_id, epoch),
+        sink=SinkSettings(
+            str(log.directory),
+            name,
+            opened.id,
+            run_id,
+            epoch,
+            [read.stream for read in plan.inputs if read.intermediate],
+        ),
     )
 
 
@@ -188,7 +228,7 @@ def _start(deployment: Deployment, spark: SparkSession, name: str) -> StreamingQ
     register_once(spark, JobSource)
     register_once(spark, JobSink)
     with _settings(spark, deployment.containers):
-        work = spark.readStream.format(JobSource.name()).options(**deployment.source).load()
+        work = spark.readStream.format(JobSource.name()).options(**deployment.source.options()).load()
         processor = TaskProcessor(deployment.tasks)
         reports = work.groupBy("slot").transformWithState(processor, REPORT_SCHEMA, "append", "none")
         return (
@@ -202,10 +242,10 @@ def _start(deployment: Deployment, spark: SparkSession, name: str) -> StreamingQ
         )
 
 
-def _intermediate_first(plan: JobPlan) -> list[dict[str, Any]]:
+def _intermediate_first(plan: JobPlan) -> list[InputLanes]:
     """The inputs in the order in which a task processes them: intermediate streams have the highest priority."""
     return [
-        {"stream": read.stream, "intermediate": read.intermediate, "broadcast": read.broadcast}
+        InputLanes(read.stream, read.intermediate, read.lanes(plan.tasks))
         for read in sorted(plan.inputs, key=lambda read: not read.intermediate)
     ]
 
@@ -236,23 +276,37 @@ def register_once(session: SparkSession, source: type[DataSource]) -> None:
             raise
 
 
-def _initial_positions(plan: JobPlan, log: StreamLog) -> Positions:
-    """Where a new checkpoint begins: sources at their oldest message; intermediate streams at their head, because what
-    they hold then was for an earlier checkpoint of this job. A checkpoint that has a plan ignores this."""
-    return {
-        read.stream: log.stream(read.stream).heads() if read.intermediate else log.stream(read.stream).oldest()
-        for read in plan.inputs
-    }
+def _containers(directory: Path, left: Left, plan: JobPlan) -> int | None:
+    """As many as the state is kept in; without any state, after a drain that changed the tasks, that is free again."""
+    if left.abandoned or (left.drained and tasks_of(directory) != plan.tasks):
+        return None
+    return containers_of(directory)
 
 
-def _check_event_times(plan: JobPlan, log: StreamLog) -> None:
-    for stage in plan.stages:
-        for node in stage.inputs:
-            if node.is_intermediate or node.event_time is None:
-                continue
-            schema: pa.Schema | None = log.stream(node.stream).schema
-            if schema is None:
-                continue
-            if node.event_time not in schema.names:
-                raise UnknownColumn.from_known(node.event_time, schema.names, f"the stream {node.stream!r}")
-            check_time_type(schema.field(node.event_time).type, node.event_time)
+def _beginning(plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left) -> tuple[BatchPlan, Restart | None]:
+    """Where a checkpoint without a plan begins, and whether the first new batch starts a new generation.
+
+    Sources begin at their oldest message, or where the checkpoint that was replaced had come to; intermediate streams at
+    their head, because what they hold then was for an earlier checkpoint of this job.
+    """
+    positions: Positions = {}
+    ended: dict[str, list[int]] = {}
+    carried = opened.carried
+    for read in plan.inputs:
+        stream = log.stream(read.stream)
+        begin = stream.heads() if read.intermediate else stream.oldest()
+        over: set[int] = set()
+        if carried is not None and not read.intermediate and read.stream in carried.positions:
+            begin[: len(carried.positions[read.stream])] = carried.positions[read.stream][: len(begin)]
+            over = set(carried.ended.get(read.stream, ()))
+        lanes = read.lanes(plan.tasks)
+        positions[read.stream] = [begin[partition] for _, partition in lanes]
+        if over:
+            ended[read.stream] = [lane for lane, (_, partition) in enumerate(lanes) if partition in over]
+    if carried is not None:
+        initial = BatchPlan(0, positions, generation=carried.generation)
+        return initial, Restart(carried.generation + 1, ended=ended)
+    if opened.plan is not None and left.drained:
+        renew = [read.stream for read in plan.inputs if read.intermediate and read.stream in left.intermediate]
+        return BatchPlan(0, positions), Restart(opened.plan.generation + 1, renew=renew)
+    return BatchPlan(0, positions), None

@@ -1,8 +1,9 @@
-"""What every operator does inside a task: take rows, pass on watermarks and ends.
+"""What every operator does inside a task: take rows, pass on watermarks, ends and drains.
 
-Rules (control-messages design document; the reference's sections 2.3 and 3 tell where the original departs from it):
+Rules (control-messages and drain design documents; the reference's sections 2.3 and 3 tell where the original departs from it):
 an operator's input watermark is the minimum of its predecessors' output watermarks; it acts only on an advance; what it
-emits goes downstream before the watermark does; it acts on an end when *every* predecessor has delivered it.
+emits goes downstream before the watermark does; it acts on an end when *every* predecessor has delivered it, and on a
+drain when every predecessor has delivered that or has ended.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ class Context(Protocol):
     def own_partition(self, partitions: int) -> int: ...
     def announce_watermark(self, stream: str, watermark: int) -> None: ...
     def announce_end(self, stream: str) -> None: ...
+    def announce_drain(self, stream: str) -> None: ...
+    def by_drain(self, operator: int) -> bool: ...
     def chunks(self, operator: int) -> ChunkStore: ...
     def where(self, operator: int) -> dict[str, str]: ...
 
@@ -39,10 +42,16 @@ class OperatorState:
     input_watermark: int | None = None
     output_watermark: int | None = None
     ended: bool = False
+    drained: bool = False
     manifest: dict[str, Any] | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Nothing comes any more, in this run at least."""
+        return self.ended or self.drained
+
     def to_json(self) -> list[Any]:
-        return [self.input_watermark, self.output_watermark, self.ended, self.manifest]
+        return [self.input_watermark, self.output_watermark, self.ended, self.drained, self.manifest]
 
 
 class Operator:
@@ -80,13 +89,29 @@ class Operator:
                 successor.advance()
 
     def end(self) -> None:
-        """Act on the end of all input, once, when every predecessor has delivered it."""
-        if self.state.ended or not all(predecessor.state.ended for predecessor in self.predecessors):
+        """Act on the end of all input, once, when every predecessor has delivered it.
+
+        Where others are drained and this was the last that was waited for, the whole is drained, not ended.
+        """
+        if self.state.finished:
+            return
+        if not all(predecessor.state.ended for predecessor in self.predecessors):
+            if self.predecessors:
+                self.drain()
             return
         self.on_end()
         self.state.ended = True
         for successor in self.successors:
             successor.end()
+
+    def drain(self) -> None:
+        """Act on the drain, once, when every predecessor has delivered it or has ended."""
+        if self.state.finished or not all(predecessor.state.finished for predecessor in self.predecessors):
+            return
+        self.on_drain()
+        self.state.drained = True
+        for successor in self.successors:
+            successor.drain()
 
     def process(self, batch: Batch) -> Batch | None:
         """Rows in, rows out; None for an operator that passes nothing on."""
@@ -102,6 +127,14 @@ class Operator:
 
     def on_end(self) -> None:
         """What the end of all input makes the operator do."""
+
+    def on_drain(self) -> None:
+        """What a drain makes the operator do. Rows that are held for the time to come are emitted before: the watermark
+        has reached its maximum (see `on_watermark`, and `Context.by_drain` for how to tell)."""
+
+    def start_generation(self, *, reset: bool) -> None:
+        """Forget all that was heard; with `reset`, what is kept of rows too."""
+        self.state = OperatorState(manifest=None if reset else self.state.manifest)
 
     def finish_batch(self) -> None:
         """Bring `state` up to date before the checkpoint."""

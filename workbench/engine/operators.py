@@ -46,6 +46,9 @@ class PartitionByOperator(WritingOperator):
     def on_end(self) -> None:
         self.context.announce_end(self.node.stream)
 
+    def on_drain(self) -> None:
+        self.context.announce_drain(self.node.stream)
+
 
 class BroadcastOperator(Operator):
     node: nodes.Broadcast
@@ -59,6 +62,9 @@ class BroadcastOperator(Operator):
 
     def on_end(self) -> None:
         self.context.announce_end(self.node.stream)
+
+    def on_drain(self) -> None:
+        self.context.announce_drain(self.node.stream)
 
 
 class SendToOperator(WritingOperator):
@@ -86,6 +92,10 @@ class WindowOperator(Operator):
         self.aggregation = WindowAggregation(node.spec)
         self.store = WindowStore(context.chunks(node.id), state.manifest)
 
+    def start_generation(self, *, reset: bool) -> None:
+        super().start_generation(reset=reset)
+        self.aggregation.start_generation(self.store, reset=reset)
+
     def process(self, batch: Batch) -> None:
         try:
             late, _ = self.aggregation.add(self.store, batch.table, self.state.input_watermark)
@@ -98,8 +108,9 @@ class WindowOperator(Operator):
                 self.context.outbox.write(self.node.late, partition, late, self.node.spec.time_column)
 
     def on_watermark(self, watermark: int) -> Batch:
+        drained = watermark == MAX_TIMESTAMP and self.context.by_drain(self.node.id)
         try:
-            panes = self.aggregation.close(self.store, watermark)
+            panes = self.aggregation.close(self.store, watermark, drained=drained)
         except TidemarkError as error:
             raise self._failure(error) from error
         return Batch(panes, self.context.where(self.node.id)["stream"])

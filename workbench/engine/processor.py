@@ -36,7 +36,7 @@ class TaskProcessor(StatefulProcessor):
         for row in rows:
             order = WorkOrder.from_json(row.work)
             try:
-                report = Task(self.settings, order.task, SparkTaskStore(self.state, self.windows)).run(order)
+                report = Task(self.settings, order, SparkTaskStore(self.state, self.windows)).run()
             except TaskFailed:
                 raise
             except (Exception, SystemExit) as error:  # a function of the user's may call sys.exit

@@ -10,19 +10,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from workbench.drain import clean_up, write_notification
+from workbench.engine import hold
+from workbench.engine.batch_plan import read_plan
+from workbench.engine.drains import explain_drain, in_flight_frame, notifications_frame
 from workbench.engine.failures import Failure, from_trace, of_lost_jvm
-from workbench.engine.source import HOLD_NAMESPACE
-from workbench.errors import RunFailed, RunTimeout, UnknownTask
+from workbench.engine.hold import Hold
+from workbench.engine.left import ABANDONED
+from workbench.errors import DrainTimeout, InvalidOption, NotRunning, RunFailed, RunTimeout, UnknownTask
 from workbench.graph.stages import JobOutline, JobPlan
 from workbench.names import task_index, task_name
 from workbench.progress import ProgressSnapshot, progress_for
 from workbench.systems.log import LogLock, StreamLog
-from workbench.telemetry.frames import batches_frame, bookkeeping_frame, end_of_stream_frame, watermarks_frame
+from workbench.telemetry.frames import (
+    batches_frame,
+    bookkeeping_frame,
+    drains_frame,
+    end_of_stream_frame,
+    watermarks_frame,
+)
 from workbench.telemetry.recorder import BatchRecord, Recorder, RunRecord
 from workbench.telemetry.tally import Tally
 
@@ -63,6 +74,18 @@ class Record:
         started = {run.run_id: run.started for run in self._recorder.runs()}
         return batches_frame(self.outline, self._recorded(), started)
 
+    def drains(self) -> pd.DataFrame:
+        """The newest drain, SSP by SSP: pending, heard from whom, drained when. See `telemetry.drains_frame`."""
+        return drains_frame(self.outline, self._recorded(), self._recorder.open_rows())
+
+    def notifications(self) -> pd.DataFrame:
+        """The drain notifications in the metadata store, and what this job makes of each. See `engine.drains`."""
+        return notifications_frame(self.log.metadata, self.last_run.run_id)
+
+    def explain_drain(self) -> list[str]:
+        """In sentences, what a drain still waits for, stage by stage; empty if there is no drain or it is done."""
+        return explain_drain(self.outline, self.drains(), self._unread())
+
     def bookkeeping(self, task: str | int | None = None) -> pd.DataFrame:
         """What a task ("Partition 2" or 2; None: all) has heard from whom. Raises `UnknownTask`."""
         kept = self._recorder.bookkeeping()
@@ -91,6 +114,24 @@ class Record:
             "batches": tally.batches,
         }
 
+    def _unread(self) -> dict[tuple[str, int], int]:
+        """(stream, lane) → messages that the newest plan has not admitted, in intermediate streams."""
+        directory = self._checkpoint_directory()
+        plan = read_plan(directory) if directory is not None else None
+        if plan is None:
+            return {}
+        found: dict[tuple[str, int], int] = {}
+        for read in self.outline.inputs:
+            if read.intermediate:
+                heads = self.log.stream(read.stream).heads()
+                for lane, (_, partition) in enumerate(read.lanes(self.outline.tasks)):
+                    found[read.stream, lane] = heads[partition] - plan.positions[read.stream][lane]
+        return found
+
+    def _checkpoint_directory(self) -> Path | None:
+        directory = self.last_run.plan.get("checkpoint")
+        return None if directory is None else Path(directory)
+
     def _counted(self) -> Tally:
         with self._reading:
             self._tally.add(self._recorder.batches(self._tally.last_batch))
@@ -106,7 +147,8 @@ class Record:
 class Run(Record):
     """One deployment of a job. Made by `Application.deploy`; everything it shows comes from the log's record.
 
-    `status` is "running", "finished" (all inputs ended and all is committed), "stopped" or "failed".
+    `status` is "running" or "draining", then "finished" (all inputs ended and all is committed), "drained", "stopped",
+    "abandoned" or "failed".
     """
 
     def __init__(
@@ -120,6 +162,7 @@ class Run(Record):
         lock: LogLock,
         started: int,
         checkpoint: Path,
+        generation: int,
     ) -> None:
         super().__init__(log, plan.outline, recorder)
         self.run_id = run_id
@@ -129,6 +172,7 @@ class Run(Record):
         self._lock = lock
         self._started = started
         self._checkpoint = checkpoint
+        self._generation = generation
         self._status = "running"
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name=f"tidemark {run_id}", daemon=True)
@@ -136,6 +180,8 @@ class Run(Record):
 
     @property
     def status(self) -> str:
+        if self._status == "running" and self._drain_in_progress():
+            return "draining"
         return self._status
 
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> Run:
@@ -161,6 +207,57 @@ class Run(Record):
             raise RunFailed.with_report(self.run_id, str(self.failure), self.failure.trace)
         return self
 
+    def drain(self, timeout: float | None = None, *, then: str = "go on", wait: bool = True) -> Run:
+        """Drain: take no more from the sources, finish all that was admitted, emit what windows hold, and end.
+
+        This is final: the next deployment starts with nothing in flight, so it may change everything between the stages.
+        What is emitted early says so in its column `drained`. Goes through a pause. Blocks until the run has drained, or
+        (`wait=False`) returns at once. After `timeout` seconds raises `DrainTimeout`, which says which task owes what;
+        then the drain goes on (`then="go on"`), or is interrupted (`then="stop"`; the next deployment goes on with it).
+        Raises `NotRunning`, and `RunFailed` as `wait` does. Source: "Drain" design document.
+        """
+        if then not in ("go on", "stop"):
+            raise InvalidOption.of_choice("then", then, ("go on", "stop"))
+        if self._ended.is_set():
+            raise NotRunning.to_drain(self.run_id, self._status)
+        write_notification(self.log.metadata, self.run_id)
+        if not wait:
+            return self
+        try:
+            return self.wait(timeout)
+        except RunTimeout as late:
+            owed = self.explain_drain() or self.waiting_for()
+            if then == "stop":
+                self.stop()
+            raise DrainTimeout.owing(self.run_id, timeout or 0.0, owed, stopped=then == "stop") from late
+
+    def pause(self) -> Run:
+        """Plan no more batches, until `resume`. The query goes on; watermarks stand still. Raises `NotRunning`."""
+        if self._ended.is_set():
+            raise NotRunning.to_hold(self.run_id, self._status)
+        hold.put(self.log.metadata, self.application, Hold("pause"))
+        return self
+
+    def resume(self) -> Run:
+        """End a pause."""
+        hold.lift(self.log.metadata, self.application)
+        return self
+
+    def abandon(self, timeout: float = 60.0) -> pd.DataFrame:
+        """Stop, and give up what is in flight: unread messages between the stages, and rows that tasks hold.
+
+        The next deployment goes on where the sources were read up to, with nothing of before, so it may change everything
+        between the stages, as after a drain; but what was in flight is in no result. Returns how much that is: one row
+        for each task, with `unread_messages` of intermediate streams and `open_rows` in windows.
+        """
+        self.stop(timeout)
+        if self._status not in ("stopped", "failed"):
+            raise NotRunning.to_hold(self.run_id, self._status)
+        given_up = in_flight_frame(self.outline, self._unread(), self._recorder.open_rows())
+        self._recorder.end_run(self.run_id, time.time_ns() // 1_000_000, ABANDONED, None)
+        self._status = ABANDONED
+        return given_up
+
     def stop(self, timeout: float = 60.0) -> Run:
         """Stop between batches. Everything is kept for the next run, and no watermark moves. Returns this run.
 
@@ -168,7 +265,7 @@ class Run(Record):
         """
         if self._ended.is_set():
             return self
-        self.log.metadata.put(HOLD_NAMESPACE, self.application, self.run_id.encode())
+        hold.put(self.log.metadata, self.application, Hold("stop"))
         deadline = time.monotonic() + timeout
         while self._in_batch() and time.monotonic() < deadline and not self._ended.is_set():
             time.sleep(_POLL_SECONDS / 2)
@@ -201,7 +298,7 @@ class Run(Record):
             lowest_watermark=tally.lowest_watermark,
             late=tally.late_messages,
             elapsed_s=time.time() - self._started / 1000,
-            status=self._status,
+            status=self.status,
         )
 
     def __repr__(self) -> str:
@@ -214,7 +311,7 @@ class Run(Record):
         """The watcher thread: notices the end of the run, ends the query, releases the lock. Sets state, prints nothing."""
         try:
             status = self._watch_query()
-        except (Py4JNetworkError, ConnectionError) as error:
+        except (Py4JError, ConnectionError) as error:
             status = "stopped" if _session_was_stopped() else "failed"
             if status == "failed":
                 self.failure = of_lost_jvm(error)
@@ -224,13 +321,15 @@ class Run(Record):
         failure = None if self.failure is None else asdict(self.failure)
         try:
             self._recorder.end_run(self.run_id, time.time_ns() // 1_000_000, status, failure)
+            if status in ("finished", "drained"):
+                self._clean_up_notifications()
         finally:
             self._lock.release()
             self._status = status
             self._ended.set()
 
     def _watch_query(self) -> str:
-        while len(self._recorder.done_tasks()) < self.outline.tasks:
+        while len(done := self._recorder.done_tasks(self._generation)) < self.outline.tasks:
             if not self.query.isActive:
                 error = self._exception()
                 if error is None:
@@ -243,7 +342,16 @@ class Run(Record):
         while self.query.isActive and not (last.exists() and self._is_waiting()):
             time.sleep(_POLL_SECONDS / 5)
         self.query.stop()
-        return "finished"
+        return "drained" if "drained" in done.values() else "finished"
+
+    def _clean_up_notifications(self) -> None:
+        """Those of this run, and of runs of this job before it: whatever they asked for, nothing of it is left to do."""
+        for run in self._recorder.runs():
+            clean_up(self.log.metadata, run.run_id)
+
+    def _drain_in_progress(self) -> bool:
+        tally = self._counted()
+        return tally.drain is not None and tally.generation == self._generation
 
     def _is_waiting(self) -> bool:
         """Whether the query has begun and is between batches. Stopped before, Spark's Python processes would complain."""

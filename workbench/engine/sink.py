@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.work import Report
+from workbench.errors import SchemaMismatch
 from workbench.messages import ControlMessage, ControlRun, control_from_json
 from workbench.systems.log import ControlAppend, StagedRows, StreamLog
 from workbench.telemetry.recorder import Recorder
@@ -30,6 +31,8 @@ class SinkSettings:
     checkpoint_id: str
     run_id: str
     epoch: int
+    intermediate: list[str]
+    """Streams between the stages of the job."""
 
     def options(self) -> dict[str, str]:
         return {"job": json.dumps(asdict(self))}
@@ -94,15 +97,20 @@ def commit_batch(settings: SinkSettings, batch: int, reports: list[Report]) -> b
         ControlAppend(stream, partition, ControlRun.from_messages(messages))
         for (stream, partition), messages in by_target.items()
     ]
-    return log.commit(
-        settings.checkpoint_id,
-        batch,
-        appends,
-        fence=(settings.job, settings.epoch),
-        also=lambda connection: recorder.record_batch(
-            connection, batch, settings.run_id, time.time_ns() // 1_000_000, recorded
-        ),
-    )
+    try:
+        return log.commit(
+            settings.checkpoint_id,
+            batch,
+            appends,
+            fence=(settings.job, settings.epoch),
+            also=lambda connection: recorder.record_batch(
+                connection, batch, settings.run_id, time.time_ns() // 1_000_000, recorded
+            ),
+        )
+    except SchemaMismatch as mismatch:
+        if mismatch.stream in settings.intermediate:
+            raise SchemaMismatch.between_stages(mismatch) from mismatch
+        raise
 
 
 def _reports(messages: list[WriterCommitMessage | None]) -> list[Report]:

@@ -1,26 +1,31 @@
-"""JobSource: the streaming source of a job. Its offsets are the plan; its rows are the tasks' work orders."""
+"""JobSource: the streaming source of a job. Its offsets are the plans; its rows are the tasks' work orders."""
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.datasource_internal import SimpleInputPartition, _SimpleStreamReaderWrapper
 from pyspark.sql.types import StructType
 
+from workbench.drain import DrainMonitor
+from workbench.engine.batch_plan import BatchPlan, DrainOrder, Positions, Restart
 from workbench.engine.failures import TaskFailed, of_platform
-from workbench.engine.planning import Positions, advance
+from workbench.engine.hold import is_held, lift
+from workbench.engine.planning import advance
 from workbench.engine.work import Step, WorkOrder
+from workbench.messages import MAX_TIMESTAMP, ControlRun, DrainMessage, EndOfStreamMessage, WatermarkMessage
 from workbench.systems.log import StreamLog
-
-HOLD_NAMESPACE = "tidemark-hold"
-"""Metadata: while the key of a job is there, its source admits nothing more."""
+from workbench.systems.log.index import Ref
+from workbench.telemetry.recorder import Recorder
 
 
 class JobSource(DataSource):
-    """`format("tidemark-job")`. Its one option `job` is what `source_options` made."""
+    """`format("tidemark-job")`. Its one option `job` is a `SourceSettings`."""
 
     @classmethod
     def name(cls) -> str:
@@ -30,28 +35,45 @@ class JobSource(DataSource):
         return "slot int, work string"
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return JobReader(json.loads(self.options["job"]))
+        return JobReader(SourceSettings.from_json(self.options["job"]))
 
 
-def source_options(
-    *,
-    job: str,
-    log: StreamLog,
-    slots: Sequence[int],
-    inputs: Sequence[dict[str, Any]],
-    initial: Positions,
-    limit: int,
-) -> dict[str, str]:
-    """The options of `JobSource`; `inputs` name stream, partitions, intermediate and broadcast, in order of processing."""
-    settings = {
-        "job": job,
-        "log": str(log.directory),
-        "slots": list(slots),
-        "inputs": list(inputs),
-        "initial": initial,
-        "limit": limit,
-    }
-    return {"job": json.dumps(settings)}
+@dataclass(frozen=True)
+class InputLanes:
+    """A stream that the job reads, and which task reads which partition of it."""
+
+    stream: str
+    intermediate: bool
+    lanes: list[tuple[int, int]]
+    """(task, partition), in the order of `BatchPlan.positions`."""
+
+
+@dataclass(frozen=True)
+class SourceSettings:
+    """What `JobSource` is told by the deployment."""
+
+    job: str
+    run_id: str
+    log: str
+    checkpoint_id: str
+    slots: list[int]
+    """Per task the value of `slot` that makes Spark put it into its container."""
+    inputs: list[InputLanes]
+    """In the order in which a task processes them."""
+    initial: BatchPlan
+    """Where a new checkpoint begins."""
+    limit: int
+    restart: Restart | None = None
+
+    def options(self) -> dict[str, str]:
+        return {"job": json.dumps({**asdict(self), "initial": self.initial.to_json()})}
+
+    @classmethod
+    def from_json(cls, text: str) -> SourceSettings:
+        saved = json.loads(text)
+        inputs = [InputLanes(**{**read, "lanes": [tuple(lane) for lane in read["lanes"]]}) for read in saved["inputs"]]
+        restart = None if saved["restart"] is None else Restart.from_json(saved["restart"])
+        return cls(**{**saved, "inputs": inputs, "initial": BatchPlan.from_json(saved["initial"]), "restart": restart})
 
 
 class JobReader(_SimpleStreamReaderWrapper):
@@ -61,25 +83,22 @@ class JobReader(_SimpleStreamReaderWrapper):
     do not open the log's index. So this is one, with the rows always made on the driver from the two offsets.
     """
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, settings: SourceSettings) -> None:
         super().__init__(simple_reader=None)  # type: ignore[arg-type]
         self._settings = settings
-        self._log = StreamLog(settings["log"], create=False)
-        self._intermediate = frozenset(read["stream"] for read in settings["inputs"] if read["intermediate"])
+        self._log = StreamLog(settings.log, create=False)
+        self._monitor = DrainMonitor(self._log.metadata, settings.run_id)
 
     def initialOffset(self) -> dict[str, Any]:
-        return {"batch": 0, "positions": self._settings["initial"]}
+        return self._settings.initial.to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:
         try:
-            if self._log.metadata.get(HOLD_NAMESPACE, self._settings["job"]) is not None:
-                return start
-            positions: Positions = start["positions"]
-            heads = {stream: self._log.stream(stream).heads() for stream in positions}
-            ahead = advance(positions, heads, intermediate=self._intermediate, limit=self._settings["limit"])
+            before = BatchPlan.from_json(start)
+            plan = self._next_plan(before)
         except Exception as error:
             raise TaskFailed(of_platform(error)) from error
-        return start if ahead == positions else {"batch": start["batch"] + 1, "positions": ahead}
+        return start if plan is before else plan.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         return [SimpleInputPartition(start, end)]
@@ -93,16 +112,123 @@ class JobReader(_SimpleStreamReaderWrapper):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to do: what was read is known from the offsets that Spark logs."""
 
+    # Planning.
+
+    def _next_plan(self, before: BatchPlan) -> BatchPlan:
+        """The plan of the next batch, or `before` itself if there is nothing to do."""
+        drain = before.drain or self._drain_order()
+        if is_held(self._log.metadata, self._settings.job, before.batch, draining=drain is not None):
+            return before
+        restart = self._settings.restart
+        if restart is not None and restart.generation == before.generation + 1:
+            return self._restarted(before, restart)
+        heads = self._heads()
+        ahead = self._advance(before.positions, heads, draining=drain is not None)
+        if drain is not None and before.drain is None:
+            lift(self._log.metadata, self._settings.job)
+            return before.then(ahead, drain=drain)
+        return before if ahead == before.positions else before.then(ahead)
+
+    def _drain_order(self) -> DrainOrder | None:
+        notification = self._monitor.poll()
+        if notification is None:
+            return None
+        return DrainOrder(
+            notification.run_id, str(notification.uuid), notification.requested, time.time_ns() // 1_000_000
+        )
+
+    def _restarted(self, before: BatchPlan, restart: Restart) -> BatchPlan:
+        """The first batch of a new generation: every task takes part, and hears again which of its sources have ended."""
+        for name in restart.renew:
+            self._log.renew(name, self._log.stream(name).partitions)
+        heads = self._heads()
+        began = {stream: list(positions) for stream, positions in before.positions.items()}
+        for stream, moves in restart.moves.items():
+            for lane, offset in moves.items():
+                began[stream][lane] = offset
+        return before.then(
+            self._advance(began, heads),
+            generation=restart.generation,
+            reset=restart.generation if restart.reset else before.reset,
+            drain=None,
+            began={stream: began[stream] for stream in restart.moves},
+            ended=self._ended_lanes(restart),
+            barrier={read.stream: heads[read.stream] for read in self._settings.inputs if read.intermediate},
+        )
+
+    def _ended_lanes(self, restart: Restart) -> dict[str, list[int]]:
+        """Source lanes whose end was heard and that stay where they are. Asked when all batches before are committed."""
+        recorder = Recorder(self._log, self._settings.job, self._settings.checkpoint_id)
+        known = ended_lanes(self._settings.inputs, recorder.bookkeeping(), restart.moves)
+        return {
+            stream: sorted({*known.get(stream, ()), *restart.ended.get(stream, ())}) for stream in known | restart.ended
+        }
+
+    def _advance(self, positions: Positions, heads: Positions, *, draining: bool = False) -> Positions:
+        intermediate = frozenset(read.stream for read in self._settings.inputs if read.intermediate)
+        return advance(positions, heads, intermediate=intermediate, limit=self._settings.limit, draining=draining)
+
+    def _heads(self) -> Positions:
+        """Per stream and lane the head of the partition that is read."""
+        found: Positions = {}
+        for read in self._settings.inputs:
+            heads = self._log.stream(read.stream).heads()
+            found[read.stream] = [heads[partition] for _, partition in read.lanes]
+        return found
+
+    # Work orders.
+
     def work(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[int, str]]:
         """One (slot, work order) for each task that has something to do between two offsets."""
-        steps: dict[int, list[Step]] = {}
-        slots = self._settings["slots"]
-        for read in self._settings["inputs"]:
-            stream = read["stream"]
-            ranges = zip(start["positions"][stream], end["positions"][stream], strict=True)
-            for partition, (first, last) in enumerate(ranges):
-                if last > first:
-                    step = Step(stream, partition, self._log.resolve(stream, partition, first, last))
-                    for task in range(len(slots)) if read["broadcast"] else (partition,):
-                        steps.setdefault(task, []).append(step)
-        return [(slots[task], WorkOrder(task, start["batch"], steps[task]).to_json()) for task in sorted(steps)]
+        before, plan = BatchPlan.from_json(start), BatchPlan.from_json(end)
+        slots = self._settings.slots
+        drains = plan.drain is not None and before.drain is None
+        everybody = drains or plan.generation > before.generation
+        steps: dict[int, list[Step]] = {task: [] for task in range(len(slots))} if everybody else {}
+        for read in self._settings.inputs:
+            first, last = plan.first(read.stream, before), plan.positions[read.stream]
+            for lane, (task, partition) in enumerate(read.lanes):
+                refs = self._refs(read, partition, lane, first[lane], last[lane], plan)
+                if lane in plan.ended.get(read.stream, ()):
+                    refs.append(_control(last[lane], EndOfStreamMessage(read.stream)))
+                if drains and not read.intermediate:
+                    assert plan.drain is not None
+                    message = DrainMessage(plan.drain.run_id)
+                    refs.append(_control(last[lane], WatermarkMessage(MAX_TIMESTAMP), message))
+                if refs:
+                    steps.setdefault(task, []).append(Step(read.stream, partition, refs))
+        return [
+            (
+                slots[task],
+                WorkOrder(task, before.batch, steps[task], plan.generation, plan.reset, plan.drain).to_json(),
+            )
+            for task in sorted(steps)
+        ]
+
+    def _refs(self, read: InputLanes, partition: int, lane: int, first: int, last: int, plan: BatchPlan) -> list[Ref]:
+        """What lies between two offsets, without control messages of an earlier generation."""
+        if last <= first:
+            return []
+        refs = self._log.resolve(read.stream, partition, first, last)
+        barrier = plan.barrier[read.stream][lane] if read.stream in plan.barrier else 0
+        return [ref for ref in refs if "ctl" not in ref or ref["o"] >= barrier]
+
+
+def ended_lanes(
+    inputs: Sequence[InputLanes], bookkeeping: dict[int, dict[str, Any]], moves: dict[str, dict[int, int]]
+) -> dict[str, list[int]]:
+    """Source stream → lanes that have ended, by the tasks' bookkeeping, and are not moved."""
+    found: dict[str, list[int]] = {}
+    for read in inputs:
+        if read.intermediate:
+            continue
+        for lane, (task, _) in enumerate(read.lanes):
+            end = bookkeeping.get(task, {}).get(read.stream, {}).get("end", {})
+            if (end.get("direct") or end.get("agreed")) and lane not in moves.get(read.stream, {}):
+                found.setdefault(read.stream, []).append(lane)
+    return found
+
+
+def _control(offset: int, *messages: WatermarkMessage | EndOfStreamMessage | DrainMessage) -> Ref:
+    """Control messages that the source itself says, at the place where it has come to."""
+    return {"ctl": ControlRun.from_messages(messages).to_json(), "o": offset}

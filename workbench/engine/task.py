@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,6 +28,7 @@ from workbench.messages import (
     MAX_TIMESTAMP,
     ControlMessage,
     ControlRun,
+    DrainMessage,
     EndOfStreamMessage,
     WatermarkMessage,
 )
@@ -81,26 +82,29 @@ class TaskSettings:
 class Task:
     """Task *i* of a job for the length of one batch: restored from its store, run once, saved."""
 
-    def __init__(self, settings: TaskSettings, index: int, store: TaskStore) -> None:
+    def __init__(self, settings: TaskSettings, order: WorkOrder, store: TaskStore) -> None:
         self.settings = settings
         self.plan = settings.plan
-        self.index = index
-        self.name = task_name(index)
+        self.order = order
+        self.index = order.task
+        self.name = task_name(order.task)
         self.store = store
         self.outbox = Outbox()
         self.late_rows = 0
         self.rows_out = 0
         self._watermarks: dict[str, int] = {}
         self._ends: list[str] = []
-        self.inputs = {stream.stream: stream for stream in self.plan.inputs_of(index)}
+        self._drains: list[str] = []
+        self.inputs = {stream.stream: stream for stream in self.plan.inputs_of(self.index)}
         self._restore(json.loads(store.load() or "{}"))
 
-    def run(self, order: WorkOrder) -> Report:
-        """Process a work order, save the state, stage the output."""
+    def run(self) -> Report:
+        """Process the work order, save the state, stage the output."""
         started = time.perf_counter()
-        report = Report(self.index, order.batch)
+        drain = None if self.order.drain is None else asdict(self.order.drain)
+        report = Report(self.index, self.order.batch, generation=self.order.generation, drain=drain)
         messages = dict.fromkeys(self.inputs, 0)
-        for step in order.steps:
+        for step in self.order.steps:
             before = report.input_messages
             self._process(step, report)
             messages[step.stream] += report.input_messages - before
@@ -116,14 +120,18 @@ class Task:
         report.open_rows = sum(
             operator.store.open_rows for operator in self.operators.values() if hasattr(operator, "store")
         )
-        report.done = all(reconciliation.ended for reconciliation in self.reconciliations.values())
+        if all(reconciliation.finished for reconciliation in self.reconciliations.values()):
+            ended = all(reconciliation.ended for reconciliation in self.reconciliations.values())
+            report.done = "ended" if ended else "drained"
         report.inputs = {
             stream: {
                 "state": str(reconciliation.state),
                 "watermark": reconciliation.watermark,
                 "bookkeeping": reconciliation.to_json(),
                 "messages": messages[stream],
-                "ends": sorted(_ends(reconciliation) - self._heard_before[stream]),
+                "ends": sorted(_ends(reconciliation) - self._heard_before[stream][0]),
+                "drains": sorted(_drains(reconciliation) - self._heard_before[stream][1]),
+                "drained": reconciliation.drained,
             }
             for stream, reconciliation in self.reconciliations.items()
         }
@@ -144,6 +152,17 @@ class Task:
 
     def announce_end(self, stream: str) -> None:
         self._ends.append(stream)
+
+    def announce_drain(self, stream: str) -> None:
+        self._drains.append(stream)
+
+    def by_drain(self, operator: int) -> bool:
+        """Whether it is a drain, and not the end of all streams, that raises an operator's watermark to its maximum."""
+        if self.order.drain is None:
+            return False
+        return not all(
+            self.reconciliations[source].ended for source in self._sources_of(operator) if source in self.inputs
+        )
 
     def chunks(self, operator: int) -> ChunkStore:
         return self.store.chunks(operator)
@@ -213,6 +232,8 @@ class Task:
                     operator.pass_on_watermark(timestamp)
                 case EndOfStreamMessage():
                     operator.end()
+                case DrainMessage():
+                    operator.drain()
 
     # Output.
 
@@ -228,11 +249,24 @@ class Task:
             self._announce(stream, WatermarkMessage(watermark, self.name, self._task_count(stream)))
         for stream in self._ends:
             self._announce(stream, EndOfStreamMessage(stream, self.name, self._task_count(stream)))
+        for stream in self._drains:
+            self._announce(stream, DrainMessage(self._run_of_drains(), self.name, self._task_count(stream)))
 
     def _announce(self, stream: str, message: ControlMessage) -> None:
         partitions = self.partitions(stream)
         broadcast = self.settings.routing.of(message) == "broadcast"
         self.outbox.send(stream, None if broadcast else aggregate_partition(stream, partitions), message)
+
+    def _run_of_drains(self) -> str:
+        """The run whose drains count. A run that goes on with another's drain, after a crash, finishes that."""
+        return self.settings.run_id if self.order.drain is None else self.order.drain.run_id
+
+    def _sources_of(self, operator: int) -> set[str]:
+        """The input streams whose messages can reach an operator within its stage."""
+        node = self.operators[operator].node
+        if isinstance(node, Input):
+            return {node.stream}
+        return set().union(*(self._sources_of(predecessor.id) for predecessor in node.inputs))
 
     def _task_count(self, stream: str) -> int:
         return len(self.plan.input(stream).upstream_tasks)
@@ -250,14 +284,20 @@ class Task:
 
     def _restore(self, state: dict[str, Any]) -> None:
         saved = state.get("inputs", {})
-        run_id = self.settings.run_id
+        generation = state.get("generation", 0)
+        begins = generation < self.order.generation
+        reset = generation < self.order.reset
+        run_id = self._run_of_drains()
         self.reconciliations = {
             name: Reconciliation.from_json(saved[name]).in_run(run_id)
             if name in saved
             else Reconciliation(SSP(LOG_SYSTEM, name, stream.partition_of(self.index) or 0), run_id)
             for name, stream in self.inputs.items()
         }
-        self._heard_before = {name: _ends(known) for name, known in self.reconciliations.items()}
+        if begins:
+            for reconciliation in self.reconciliations.values():
+                reconciliation.start_generation()
+        self._heard_before = {name: (_ends(known), _drains(known)) for name, known in self.reconciliations.items()}
         self.aggregators = {
             name: Aggregator(self.reconciliations[name])
             for name, stream in self.inputs.items()
@@ -272,6 +312,8 @@ class Task:
             for node in stage.operators:
                 kept = operators.get(str(node.id))
                 operator = OPERATORS[type(node)](node, self, OperatorState(*kept) if kept else OperatorState())
+                if begins:
+                    operator.start_generation(reset=reset)
                 if isinstance(operator, InputOperator) and operator.node.stream not in self.inputs:
                     # A stream of which this task has no partition must not hold back those it has.
                     operator.state.output_watermark, operator.state.ended = MAX_TIMESTAMP, True
@@ -283,6 +325,7 @@ class Task:
     def _state(self) -> dict[str, Any]:
         return {
             "task": self.index,
+            "generation": self.order.generation,
             "inputs": {name: reconciliation.to_json() for name, reconciliation in self.reconciliations.items()},
             "operators": {str(id): operator.state.to_json() for id, operator in self.operators.items()},
         }
@@ -291,6 +334,11 @@ class Task:
 def _ends(reconciliation: Reconciliation) -> set[str]:
     """Upstream tasks whose end was heard; "source" for a direct end."""
     return reconciliation.ends.tasks | ({"source"} if reconciliation.ends.direct else set())
+
+
+def _drains(reconciliation: Reconciliation) -> set[str]:
+    """Upstream tasks whose drain was heard; "source" for a direct one."""
+    return reconciliation.drains.tasks | ({"source"} if reconciliation.drains.direct else set())
 
 
 def _joined(segments: Path, step: Step) -> Iterator[pa.Table | ControlRun]:

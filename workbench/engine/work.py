@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from workbench.engine.batch_plan import DrainOrder
+
 
 @dataclass(frozen=True)
 class Step:
@@ -23,14 +25,22 @@ class WorkOrder:
     task: int
     batch: int
     steps: list[Step]
+    generation: int = 0
+    """A task whose state is of an earlier generation starts its bookkeeping anew, and from `reset` on its state too."""
+    reset: int = 0
+    drain: DrainOrder | None = None
+    """The drain that the job is in."""
 
     def to_json(self) -> str:
-        return json.dumps([self.task, self.batch, [[s.stream, s.partition, s.refs] for s in self.steps]])
+        steps = [[step.stream, step.partition, step.refs] for step in self.steps]
+        drain = None if self.drain is None else asdict(self.drain)
+        return json.dumps([self.task, self.batch, steps, self.generation, self.reset, drain])
 
     @classmethod
     def from_json(cls, text: str) -> WorkOrder:
-        task, batch, steps = json.loads(text)
-        return cls(task, batch, [Step(*step) for step in steps])
+        task, batch, steps, generation, reset, drain = json.loads(text)
+        order = None if drain is None else DrainOrder(**drain)
+        return cls(task, batch, [Step(*step) for step in steps], generation, reset, order)
 
 
 @dataclass
@@ -45,10 +55,14 @@ class Report:
     late_messages: int = 0
     open_rows: int = 0
     seconds: float = 0.0
-    done: bool = False
+    generation: int = 0
+    drain: dict[str, Any] | None = None
+    """The drain that the job is in, as `DrainOrder` has it."""
+    done: str = ""
+    """"ended" when all inputs of the task have ended, "drained" when a drain was needed for that; else empty."""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Per input stream: `state`, `watermark` (ms or None), `messages` read in this batch, `ends` heard in it, and the whole
-    `bookkeeping` of the SSP."""
+    """Per input stream: `state`, `watermark` (ms or None), `messages` read in this batch, `ends` and `drains` heard in it,
+    whether it is `drained`, and the whole `bookkeeping` of the SSP."""
     staged: list[dict[str, Any]] = field(default_factory=list)
     """Segments written and not yet part of a stream."""
     controls: list[list[Any]] = field(default_factory=list)

@@ -4,6 +4,7 @@ One module for each area. Everything that the workbench raises of its own is a `
 """
 
 from workbench.errors._base import TidemarkError
+from workbench.errors.drain import InvalidNotification, NotDrainable
 from workbench.errors.graph import (
     InvalidAggregate,
     InvalidDuration,
@@ -34,8 +35,10 @@ from workbench.errors.messages import InvalidIdlePolicy, InvalidMessage, Undecod
 from workbench.errors.names import InvalidName, UnknownColumn, UnknownStream
 from workbench.errors.rows import InvalidKey, InvalidTime, MissingDataset
 from workbench.errors.runs import (
+    DrainTimeout,
     IncompatibleCheckpoint,
     InvalidOption,
+    NotRunning,
     RunFailed,
     RunTimeout,
     UnknownApplication,
@@ -47,6 +50,7 @@ from workbench.errors.startpoints import InvalidStartpoint, InvalidStartpointReq
 __all__ = [
     "CorruptSegment",
     "DiskFull",
+    "DrainTimeout",
     "ForeignDirectory",
     "IncompatibleCheckpoint",
     "InvalidAggregate",
@@ -58,6 +62,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidMetadata",
     "InvalidName",
+    "InvalidNotification",
     "InvalidOption",
     "InvalidSetting",
     "InvalidStartpoint",
@@ -69,6 +74,8 @@ __all__ = [
     "LogUnavailable",
     "MissingDataset",
     "NoEventTime",
+    "NotDrainable",
+    "NotRunning",
     "OffsetOutOfRange",
     "PartitionCountMismatch",
     "RunFailed",

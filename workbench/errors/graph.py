@@ -78,8 +78,9 @@ class InvalidGraph(TidemarkError, ValueError):
     @classmethod
     def log_changes(cls, stream: str, wanted: int, have: int, operator: str) -> InvalidGraph:
         return cls(
-            f"{operator} asks for {wanted} partitions, but the stream {stream!r} has {have} in the log. Ask for {have}, or"
-            " give the stream another name."
+            f"{operator} asks for {wanted} partitions, but the stream {stream!r} has {have} in the log. Ask for {have}, give"
+            " the stream another name, or, if it lies between the stages of this application, drain that first with the"
+            " version that was deployed before (run.drain(), or `workbench drain`)."
         )
 
 

@@ -80,6 +80,17 @@ class NoEventTime(TidemarkError, ValueError):
 class SchemaMismatch(TidemarkError, TypeError):
     """Rows that do not fit the schema of their stream."""
 
+    stream: str = ""
+    """The name of the stream, where it is one stream's schema that does not fit."""
+
+    @classmethod
+    def between_stages(cls, mismatch: SchemaMismatch) -> SchemaMismatch:
+        return cls(
+            f"{mismatch}\nIt lies between the stages of the application, and what the version before has written is in it."
+            " Nothing of this batch has been written. Deploy that version again, drain it (run.drain(), or `workbench"
+            " drain`), then deploy this one."
+        )
+
     @classmethod
     def of_stream(cls, stream: str, differences: Sequence[tuple[str, str | None, str | None]]) -> SchemaMismatch:
         """`differences` are (column, type in the stream or None, type in the rows or None)."""
@@ -88,17 +99,21 @@ class SchemaMismatch(TidemarkError, TypeError):
             for column, have, want in differences[:12]
         ]
         more = [f"  and {len(differences) - 12} more"] if len(differences) > 12 else []
-        return cls(
+        error = cls(
             "\n".join(
                 [f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:", *lines, *more]
             )
         )
+        error.stream = stream
+        return error
 
     @classmethod
     def value(cls, stream: str, column: str, have: str, want: str, why: str) -> SchemaMismatch:
-        return cls(
+        error = cls(
             f"Column {column!r} of the rows is {want}; the stream {stream!r} has {have}, and not every value fits: {why}"
         )
+        error.stream = stream
+        return error
 
     @classmethod
     def repeated(cls, stream: str, columns: Sequence[str]) -> SchemaMismatch:

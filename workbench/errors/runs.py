@@ -32,6 +32,10 @@ class InvalidOption(TidemarkError, ValueError):
             f"{option} must be one of {', '.join(map(repr, choices))}, not {value!r}.{did_you_mean(str(value), choices)}"
         )
 
+    @classmethod
+    def run_id_taken(cls, run_id: str, application: str) -> InvalidOption:
+        return cls(f"The run id {run_id!r} is that of a run of {application!r}. Leave it out, or choose another.")
+
 
 class IncompatibleCheckpoint(TidemarkError):
     """A checkpoint that this application can not go on from."""
@@ -43,7 +47,8 @@ class IncompatibleCheckpoint(TidemarkError):
         )
         return cls(
             f"The application {application!r} has changed in what its checkpoint keeps:{changes}\n"
-            "Deploy it as it was, or under another name, or with another checkpoint=… (which starts from the beginning)."
+            "Drain it with the version that was deployed before (run.drain(), or `workbench drain`), then deploy this one. Or"
+            " deploy it as it was, or under another name, or with another checkpoint=… (which starts from the beginning)."
         )
 
     @classmethod
@@ -69,6 +74,35 @@ class RunTimeout(TidemarkError, TimeoutError):
     def waiting_for(cls, run_id: str, seconds: float, sentences: Sequence[str]) -> RunTimeout:
         what = "".join(f"\n  {sentence}" for sentence in sentences[:10]) or "\n  its last batches"
         return cls(f"The run {run_id} has not ended after {seconds:g} s and goes on. It waits for:{what}")
+
+
+class DrainTimeout(RunTimeout):
+    """A drain that was not done in time."""
+
+    @classmethod
+    def owing(cls, run_id: str, seconds: float, owed: Sequence[str], *, stopped: bool) -> DrainTimeout:
+        shown = "".join(f"\n  {sentence}" for sentence in owed)
+        then = (
+            "It has been stopped; the next deployment goes on with the drain."
+            if stopped
+            else "The drain goes on; run.wait() waits for it, run.stop() interrupts it."
+        )
+        return cls(f"The run {run_id} has not drained after {seconds:g} s:{shown}\n{then}")
+
+
+class NotRunning(TidemarkError, RuntimeError):
+    """Something was asked of a run that has ended."""
+
+    @classmethod
+    def to_drain(cls, run_id: str, status: str) -> NotRunning:
+        return cls(
+            f"The run {run_id} is not running, it is {status}: there is nothing that could drain. Deploy the application"
+            " as it was and drain that run."
+        )
+
+    @classmethod
+    def to_hold(cls, run_id: str, status: str) -> NotRunning:
+        return cls(f"The run {run_id} is not running, it is {status}.")
 
 
 class RunFailed(TidemarkError, RuntimeError):

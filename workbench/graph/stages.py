@@ -38,6 +38,12 @@ class InputStream:
     upstream_tasks: tuple[str, ...]
     """Names of the tasks of this job that write to it; empty for a source."""
 
+    def lanes(self, tasks: int) -> list[tuple[int, int]]:
+        """(task, partition) for each partition that one of the job's `tasks` reads, in the order of `BatchPlan.positions`."""
+        if self.broadcast:
+            return [(task, 0) for task in range(tasks)]
+        return [(partition, partition) for partition in range(self.partitions)]
+
     def partition_of(self, task: int) -> int | None:
         """The partition that a task consumes, or None where it consumes none of this stream."""
         if self.broadcast:

@@ -48,8 +48,8 @@ class Reconciliation:
 
     Beyond the three sets of bookkeeping by themselves:
     - An upstream task that ended has said all it will ever say of time: its watermark is the largest one.
-    - When the stream has ended, so has its time: the watermark reaches the largest before the end is returned, and
-      nothing is returned after it.
+    - When the stream has ended or is drained, so has its time: the watermark reaches the largest before the end or the
+      drain is returned. After an end nothing is returned.
     - An upstream task that ended is not waited for in a drain.
     """
 
@@ -171,7 +171,7 @@ class Reconciliation:
                 self.watermarks.hear(MAX_TIMESTAMP, task, count, elapsed)
                 ended, drained = self._book_end(task, count)
             case DrainMessage(run_id, task, count):
-                drained = self.drains.hear(run_id, task, count)
+                drained = self._book_drain(run_id, task, count)
         return self._completed(ended, drained)
 
     def apply_run(self, run: ControlRun, *, now_ms: int | None = None) -> list[ControlMessage]:
@@ -191,7 +191,7 @@ class Reconciliation:
             if kind == _END_OF_STREAM:
                 ended, drained = self._book_end(task, count)
             else:
-                drained = self.drains.hear(run.texts[index] or "", task, count)
+                drained = self._book_drain(run.texts[index] or "", task, count)
             if ended or drained:
                 self._hear_watermarks(run[first : index + 1], elapsed)
                 completed += self._completed(ended, drained)
@@ -235,9 +235,17 @@ class Reconciliation:
     def _book_end(self, task: str | None, count: int | None) -> tuple[bool, bool]:
         """(the stream has ended by this, the drain is reached by this)"""
         ended = self.ends.hear(task, count)
-        if ended:
+        drained = self.drains.hear_end(task, count)
+        if ended or drained:
             self.watermarks.hear(MAX_TIMESTAMP, None, 0)
-        return ended, self.drains.hear_end(task, count)
+        return ended, drained
+
+    def _book_drain(self, run_id: str, task: str | None, count: int | None) -> bool:
+        """Whether the drain is reached by this. Then nothing comes any more, so time is over too, however watermarks travel."""
+        drained = self.drains.hear(run_id, task, count)
+        if drained:
+            self.watermarks.hear(MAX_TIMESTAMP, None, 0)
+        return drained
 
     def _completed(self, ended: bool, drained: bool) -> list[ControlMessage]:
         completed: list[ControlMessage] = []

@@ -6,7 +6,7 @@ Times are `datetime64[ms, UTC]`. A watermark is NaT unless the state has a time:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -24,6 +24,11 @@ _WATERMARKS = {
 _ENDS = {
     "task": "str", "stage": "str", "stream": "str", "upstream_task": "str", "heard": "bool", "batch": "Int64",
     "time": _TIME,
+}  # fmt: skip
+_DRAINS = {
+    "run_id": "str", "task": "str", "stage": "str", "stream": "str", "partition": "int64", "pending": "bool",
+    "heard": "int64", "expected": "int64", "heard_from": "str", "owed_by": "str", "open_rows": "int64", "requested": _TIME,
+    "seen": _TIME, "drained_at": _TIME, "batch": "Int64",
 }  # fmt: skip
 _BATCHES = {
     "batch": "int64", "time": _TIME, "seconds": "float64", "input_messages": "int64", "passed_messages": "int64", "control_messages": "int64",
@@ -47,7 +52,7 @@ def watermarks_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> pd.
             known[task, read.stream] = ("unknown", None)
     stages = {read.stream: outline.stages[read.stage] for read in outline.inputs}
     rows = []
-    for batch in batches:
+    for batch in in_generations(batches, known.update, dict.fromkeys(known, ("unknown", None))):
         for report in batch.reports:
             for stream, of in report["inputs"].items():
                 known[report["task"], stream] = (of["state"], of["watermark"])
@@ -64,7 +69,7 @@ def end_of_stream_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> 
     are there with `heard` false.
     """
     heard: dict[tuple[int, str, str], tuple[int, int]] = {}
-    for batch in batches:
+    for batch in in_generations(batches, heard.clear):
         for report in batch.reports:
             for stream, of in report["inputs"].items():
                 for upstream in of.get("ends", ()):
@@ -176,6 +181,76 @@ def bookkeeping_frame(outline: JobOutline, bookkeeping: Mapping[int, Mapping[str
                     )
                 )
     return _frame(rows, _BOOKKEEPING)
+
+
+def drains_frame(
+    outline: JobOutline, batches: Iterable[BatchRecord], open_rows: Mapping[int, int] | None = None
+) -> pd.DataFrame:
+    """The newest drain: one row for each SSP of each task, in the order of the stages. Empty if there was none.
+
+    `pending` until the SSP has drained or ended; `heard_from` and `owed_by` name upstream tasks ("source": the marker that
+    the job itself puts behind what it admitted), `heard` of `expected` is their number; `requested`, `seen` and
+    `drained_at` are times, `batch` the one in which it drained; `open_rows` is what the task still holds.
+    """
+    newest: BatchRecord | None = None
+    heard: dict[tuple[int, str], dict[str, None]] = {}
+    finished: dict[tuple[int, str], tuple[int, int]] = {}
+
+    def forget() -> None:
+        heard.clear()
+        finished.clear()
+
+    for batch in in_generations(batches, forget):
+        newest = batch
+        for report in batch.reports:
+            for stream, of in report["inputs"].items():
+                heard.setdefault((report["task"], stream), {}).update(dict.fromkeys([*of["ends"], *of["drains"]]))
+                if of["state"] == "finished":
+                    finished.setdefault((report["task"], stream), (batch.batch, batch.committed))
+    drain = newest.summary["drain"] if newest is not None else None
+    if newest is None or drain is None:
+        return _frame([], _DRAINS)
+    rows = []
+    for read in sorted(outline.inputs, key=lambda read: read.stage):
+        for task, partition in read.lanes(outline.tasks):
+            said = list(heard.get((task, read.stream), ()))
+            expected = list(read.upstream_tasks) or ["source"]
+            batch_done, time = finished.get((task, read.stream), (None, None))
+            owed = [] if batch_done is not None else [name for name in expected if name not in said]
+            rows.append(
+                (
+                    newest.run_id,
+                    task_name(task),
+                    outline.stages[read.stage],
+                    read.stream,
+                    partition,
+                    batch_done is None,
+                    len(set(expected) & set(said)),
+                    len(expected),
+                    ", ".join(said),
+                    ", ".join(owed),
+                    (open_rows or {}).get(task, 0),
+                    drain["requested"],
+                    drain["seen"],
+                    time,
+                    batch_done,
+                )
+            )
+    return _frame(rows, _DRAINS)
+
+
+def in_generations(
+    batches: Iterable[BatchRecord], forget: Callable[..., object], *arguments: object
+) -> Iterator[BatchRecord]:
+    """The batches, one by one; before the first of a new generation (after a drain, a rewind) `forget(*arguments)`."""
+    generation: int | None = None
+    for batch in batches:
+        of = batch.summary["generation"]
+        if of is not None:
+            if generation is not None and of > generation:
+                forget(*arguments)
+            generation = of
+        yield batch
 
 
 def _shown(milliseconds: int | None) -> int | None:

@@ -13,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+from workbench.errors import InvalidOption
 from workbench.systems.log import StreamLog
 
 _SCHEMA = """
@@ -26,8 +27,8 @@ CREATE TABLE IF NOT EXISTS telemetry_batch (
     PRIMARY KEY (job, checkpoint_id, batch)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS telemetry_task (
-    job TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task INTEGER NOT NULL, batch INTEGER NOT NULL, done INTEGER NOT NULL,
-    bookkeeping BLOB NOT NULL,
+    job TEXT NOT NULL, checkpoint_id TEXT NOT NULL, task INTEGER NOT NULL, batch INTEGER NOT NULL,
+    generation INTEGER NOT NULL, done TEXT NOT NULL, open_rows INTEGER NOT NULL, bookkeeping BLOB NOT NULL,
     PRIMARY KEY (job, checkpoint_id, task)
 ) STRICT;
 """
@@ -74,10 +75,23 @@ class Recorder:
                 connection.execute(statement)
 
     def start_run(self, run_id: str, started: int, plan: dict[str, Any]) -> None:
+        """Begin a run, or go on with one of the same id. Raises `InvalidOption` if another job has a run of that id."""
+        with self.log.transaction() as connection:
+            known = self.run(run_id)
+            if known is not None and known.job != self.job:
+                raise InvalidOption.run_id_taken(run_id, known.job)
+            connection.execute(
+                "INSERT INTO telemetry_run VALUES (?, ?, ?, NULL, 'running', NULL, ?) ON CONFLICT (run_id) DO UPDATE"
+                " SET started = excluded.started, ended = NULL, status = 'running', failure = NULL, plan = excluded.plan",
+                (run_id, self.job, started, json.dumps(plan)),
+            )
+
+    def settle(self, ended: int, status: str) -> None:
+        """Give a status to runs that are on record as running. For who holds the job's lock: so none of them is."""
         with self.log.transaction() as connection:
             connection.execute(
-                "INSERT INTO telemetry_run VALUES (?, ?, ?, NULL, 'running', NULL, ?)",
-                (run_id, self.job, started, json.dumps(plan)),
+                "UPDATE telemetry_run SET ended = ?, status = ? WHERE job = ? AND status = 'running'",
+                (ended, status, self.job),
             )
 
     def end_run(self, run_id: str, ended: int, status: str, failure: dict[str, str] | None) -> None:
@@ -91,22 +105,30 @@ class Recorder:
         self, connection: sqlite3.Connection, batch: int, run_id: str, committed: int, reports: Sequence[dict[str, Any]]
     ) -> None:
         """Add a batch inside the transaction that commits it. `reports` are the tasks' reports, without their output."""
-        kept = [{**report, "inputs": _without_bookkeeping(report["inputs"])} for report in reports]
+        kept = [
+            {name: value for name, value in report.items() if name not in ("drain", "generation")}
+            | {"inputs": _without_bookkeeping(report["inputs"])}
+            for report in reports
+        ]
         summary: dict[str, Any] = {name: sum(report[name] for report in reports) for name in _SUMMED}
         summary["tasks"] = len(reports)
+        summary["generation"] = max((report["generation"] for report in reports), default=None)
+        summary["drain"] = next((report["drain"] for report in reports), None)
         connection.execute(
             "INSERT INTO telemetry_batch VALUES (?, ?, ?, ?, ?, ?, ?)",
             (self.job, self.checkpoint_id, batch, run_id, committed, json.dumps(summary), _packed(kept)),
         )
         connection.executemany(
-            "INSERT OR REPLACE INTO telemetry_task VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO telemetry_task VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
                 (
                     self.job,
                     self.checkpoint_id,
                     report["task"],
                     batch,
+                    report["generation"],
                     report["done"],
+                    report["open_rows"],
                     _packed({stream: of["bookkeeping"] for stream, of in report["inputs"].items()}),
                 )
                 for report in reports
@@ -145,13 +167,21 @@ class Recorder:
         )
         return -1 if rows[0][0] is None else int(rows[0][0])
 
-    def done_tasks(self) -> set[int]:
-        """Tasks whose inputs have all ended."""
+    def done_tasks(self, generation: int) -> dict[int, str]:
+        """Tasks that are done in a generation, and how: "ended" or "drained"."""
         rows = self._rows(
-            "SELECT task FROM telemetry_task WHERE job = ? AND checkpoint_id = ? AND done",
+            "SELECT task, done FROM telemetry_task WHERE job = ? AND checkpoint_id = ? AND generation = ? AND done <> ''",
+            (self.job, self.checkpoint_id, generation),
+        )
+        return dict(rows)
+
+    def open_rows(self) -> dict[int, int]:
+        """Per task how many rows it holds for times to come."""
+        rows = self._rows(
+            "SELECT task, open_rows FROM telemetry_task WHERE job = ? AND checkpoint_id = ?",
             (self.job, self.checkpoint_id),
         )
-        return {task for (task,) in rows}
+        return dict(rows)
 
     def bookkeeping(self) -> dict[int, dict[str, Any]]:
         """Per task and input stream, the newest bookkeeping as `Reconciliation.to_json` wrote it."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 
 from workbench.graph.stages import JobOutline
+from workbench.messages import MAX_TIMESTAMP
 from workbench.telemetry.recorder import BatchRecord
 
 
@@ -22,6 +24,10 @@ class Tally:
     """Messages read from source streams; what stages pass on to each other is not counted."""
     late_messages: int = 0
     control_messages: int = 0
+    generation: int = 0
+    drain: dict[str, Any] | None = None
+    """The drain that the newest batch belongs to, as `DrainOrder` has it."""
+    last_run: str = ""
     states: dict[tuple[int, str], tuple[str, int | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -33,7 +39,13 @@ class Tally:
     def add(self, batches: Iterable[BatchRecord]) -> None:
         """Fold in batches that are newer than all before."""
         for batch in batches:
+            generation = batch.summary["generation"]
+            if generation is not None:
+                if generation > self.generation:
+                    self.states = dict.fromkeys(self.states, ("unknown", None))
+                self.generation, self.drain = generation, batch.summary["drain"]
             self.last_batch = batch.batch
+            self.last_run = batch.run_id
             self.batches += 1
             self.late_messages += batch.summary["late_messages"]
             self.control_messages += batch.summary["control_messages"]
@@ -52,6 +64,8 @@ class Tally:
         known = [watermark for watermark in open_inputs if watermark is not None]
         if len(known) < len(open_inputs):
             return "not yet known"
+        if min(known) == MAX_TIMESTAMP:
+            return "at its maximum"  # time is over, and the drain or the end that says so is on its way
         return f"{pd.Timestamp(min(known), unit='ms'):%Y-%m-%d %H:%M:%S} UTC"
 
     def open_tasks(self, stream: str) -> list[int]:

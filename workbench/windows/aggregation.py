@@ -70,8 +70,11 @@ class WindowAggregation:
         store.append(partials, self._partial.combine)
         return late, count
 
-    def close(self, store: WindowStore, watermark: int) -> pa.Table:
+    def close(self, store: WindowStore, watermark: int, *, drained: bool = False) -> pa.Table:
         """Every window that the `watermark` closes, each once, sorted by window start and keys (nulls last).
+
+        `drained` says that a drain raised the watermark and not time: panes tell so in their column of that name, since
+        rows that would still have come are missing in them.
 
         Tumbling and sliding windows close when their end is at or before the watermark. A session closes when its end
         is before it, because a row at its end would still belong to it. `MAX_TIMESTAMP` closes all. A watermark that is
@@ -85,8 +88,29 @@ class WindowAggregation:
         else:
             ready = self._close_aligned(store, self.spec.assigner, before, watermark)
         schema = self.spec.panes(store.schema)
-        panes = [finish(self.spec, self._partial, part, schema) for part in ready if part.rows]
+        panes = [finish(self.spec, self._partial, part, schema, drained) for part in ready if part.rows]
         return pa.concat_tables(panes) if panes else self._empty(store)
+
+    def start_generation(self, store: WindowStore, *, reset: bool) -> None:
+        """No window counts as closed any more, so that none of the rows to come is late by what was before.
+
+        What is held for windows that are still open is kept, or dropped with `reset`. A window that was emitted before
+        is emitted again if rows come for it: with these rows only.
+        """
+        if reset or isinstance(self.spec.assigner, Session):
+            # Of a session that was emitted nothing is held, so there is nothing to tell apart.
+            if reset:
+                store.clear()
+            store.closed = EARLIEST
+            return
+        windows, before = self.spec.assigner, store.closed
+        store.closed = EARLIEST
+        if before == EARLIEST or not store.chunks:
+            return
+        fresh = max(windows.last_closed_start(before) + windows.slide, EARLIEST)
+        remains = concatenate([store.read(chunk) for chunk in store.chunks])
+        remains = _from_window(remains.where(remains.numbers("last") >= fresh), fresh)
+        store.replace(store.chunks, self._partial.combine(remains) if remains.rows else None, self._partial.combine)
 
     def earliest_open_start(self, store: WindowStore, watermark: int) -> int:
         """A time before which no window starts that is still to be emitted after `close(store, watermark)`, whatever
@@ -238,6 +262,15 @@ def _spread(partials: Partials, fresh: int, closed: int, slide: int) -> Partials
         for field in ("first", "last"):
             spread = spread.set_column(spread.schema.get_field_index(field), field, start)
         sections.append(spread)
+    return Partials(tuple(sections))
+
+
+def _from_window(partials: Partials, fresh: int) -> Partials:
+    """The same rows, without the windows before `fresh`."""
+    sections = []
+    for section in partials.sections:
+        first = pa.chunked_array([pa.array(np.maximum(np.asarray(section["first"]), fresh))])
+        sections.append(section.set_column(section.schema.get_field_index("first"), "first", first))
     return Partials(tuple(sections))
 
 

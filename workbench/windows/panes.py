@@ -15,10 +15,12 @@ from workbench.windows.assigners import Session
 from workbench.windows.components import present
 from workbench.windows.grouping import Numbers, sort_ranks
 from workbench.windows.partials import Merged, PartialAggregation, Partials
-from workbench.windows.spec import WINDOW_COLUMNS, WINDOW_TIME, WindowSpec
+from workbench.windows.spec import DRAINED, WINDOW_COLUMNS, WINDOW_TIME, WindowSpec
 
 
-def finish(spec: WindowSpec, aggregation: PartialAggregation, partials: Partials, schema: pa.Schema) -> pa.Table:
+def finish(
+    spec: WindowSpec, aggregation: PartialAggregation, partials: Partials, schema: pa.Schema, drained: bool
+) -> pa.Table:
     """One row of `schema` for each key and window in `partials`, sorted by window start and keys (nulls last)."""
     merged = aggregation.merge(partials)
     rows = merged.partials.sections[0]
@@ -34,6 +36,7 @@ def finish(spec: WindowSpec, aggregation: PartialAggregation, partials: Partials
     for output, column, aggregate in spec.outputs:
         number = spec.columns.index(column) if column in spec.columns else -1
         columns.append(_result(aggregate, number, rows, values, schema.field(output).type))
+    columns.append(pa.array(np.full(len(starts), drained)))
     panes = pa.table(
         [column.cast(field.type) for column, field in zip(columns, schema, strict=True)],
         schema=schema,
@@ -45,8 +48,9 @@ def finish(spec: WindowSpec, aggregation: PartialAggregation, partials: Partials
 def empty(spec: WindowSpec, schema: pa.Schema | None) -> pa.Table:
     """No panes. Before the first row no types are known; then the columns of keys and aggregates are of type null."""
     if schema is None:
-        kinds = dict.fromkeys((*spec.keys, *WINDOW_COLUMNS, *spec.aggregates), pa.null())
-        schema = pa.schema([*(kinds | dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME)).items()])
+        kinds = dict.fromkeys((*spec.keys, *WINDOW_COLUMNS, *spec.aggregates, DRAINED), pa.null())
+        known = dict.fromkeys(WINDOW_COLUMNS, WINDOW_TIME) | {DRAINED: pa.bool_()}
+        schema = pa.schema([*(kinds | known).items()])
     return schema.empty_table()
 
 

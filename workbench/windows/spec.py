@@ -14,6 +14,8 @@ from workbench.windows.components import Component
 from workbench.windows.grouping import canonical_type
 
 WINDOW_COLUMNS = ("window_start", "window_end")
+DRAINED = "drained"
+"""Column of panes: whether a drain emitted it, before its window had ended, so that rows are missing in it."""
 WINDOW_TIME = pa.timestamp("us", tz="UTC")
 ANY_COLUMN = "*"
 """Stands for no column in particular: `rows=("*", "size")`."""
@@ -34,7 +36,7 @@ class WindowSpec:
     def __post_init__(self) -> None:
         if not self.aggregates:
             raise InvalidAggregate.none()
-        taken = (*self.keys, *WINDOW_COLUMNS)
+        taken = (*self.keys, *WINDOW_COLUMNS, DRAINED)
         for output, pair in self.aggregates.items():
             if output in taken:
                 raise InvalidAggregate.name_taken(output, taken)
@@ -70,7 +72,7 @@ class WindowSpec:
         return pa.schema([(column, canonical_type(schema.field(column).type)) for column in needed])
 
     def output_schema(self, schema: pa.Schema) -> pa.Schema:
-        """Columns of the panes for input of `schema`: keys, `window_start`, `window_end` (UTC), aggregates.
+        """Columns of the panes for input of `schema`: keys, `window_start`, `window_end` (UTC), aggregates, `drained`.
 
         Raises `UnknownColumn`, and `WrongType` for a key or an aggregate whose column has an unfit type.
         """
@@ -88,4 +90,5 @@ class WindowSpec:
         for output, column, aggregate in self.outputs:
             kind = used.field(column).type if COMPONENTS[aggregate.name] else pa.null()
             fields.append(pa.field(output, result_type(aggregate, column, kind)))
+        fields.append(pa.field(DRAINED, pa.bool_()))
         return pa.schema(fields)

@@ -121,6 +121,12 @@ class WindowStore:
             finer = min(self._fan_in, math.ceil(remains.rows / self.small_rows))
             self._add_run(split(remains, max(finer, math.ceil(remains.rows / self._chunk_rows))))
 
+    def clear(self) -> None:
+        """Forgets all rows and what was closed."""
+        self.closed = EARLIEST
+        for chunk in self.chunks:
+            self._drop(chunk)
+
     def manifest(self) -> dict[str, Any]:
         """Writes what is held, deletes what was dropped, and returns what `WindowStore` needs to go on from here, as a
         dict that JSON can hold. Keep it together with the chunks."""

@@ -179,31 +179,61 @@ class StreamLog:
     def trim_partition(self, stream: index.StreamRow, partition: int, before: int) -> int:
         """See `Stream.trim`."""
         with self._database.writing() as connection:
-            oldest, head = index.bounds(connection, stream, partition)
-            kept_from = min(max(before, oldest), head)
-            key = (stream.id, partition)
-            connection.execute("UPDATE partition SET oldest = ? WHERE stream = ? AND partition = ?", (kept_from, *key))
-            files = connection.execute(
-                "DELETE FROM entry WHERE stream = ? AND partition = ? AND start + count <= ? RETURNING file, control",
-                (*key, kept_from),
-            ).fetchall()
-            connection.executemany(
-                "DELETE FROM control WHERE id = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE control = control.id)",
-                [(control,) for control in {control for _, control in files if control is not None}],
-            )
-            removed = [
-                self.segments_directory / path
-                for file in {file for file, _ in files if file is not None}
-                for (path,) in connection.execute(
-                    "DELETE FROM file WHERE id = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE file = file.id)"
-                    " RETURNING path",
-                    (file,),
-                ).fetchall()
-            ]
+            kept_from, removed = self._trimmed(connection, stream, partition, before)
         # After the commit: a crash in between leaves files for `sweep`, never entries without a file.
         for path in removed:
             path.unlink(missing_ok=True)
         return kept_from
+
+    def _trimmed(
+        self, connection: sqlite3.Connection, stream: index.StreamRow, partition: int, before: int
+    ) -> tuple[int, list[Path]]:
+        """Forget messages inside a transaction: the oldest offset kept, and the files that nobody refers to any more."""
+        oldest, head = index.bounds(connection, stream, partition)
+        kept_from = min(max(before, oldest), head)
+        key = (stream.id, partition)
+        connection.execute("UPDATE partition SET oldest = ? WHERE stream = ? AND partition = ?", (kept_from, *key))
+        files = connection.execute(
+            "DELETE FROM entry WHERE stream = ? AND partition = ? AND start + count <= ? RETURNING file, control",
+            (*key, kept_from),
+        ).fetchall()
+        connection.executemany(
+            "DELETE FROM control WHERE id = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE control = control.id)",
+            [(control,) for control in {control for _, control in files if control is not None}],
+        )
+        removed = [
+            self.segments_directory / path
+            for file in {file for file, _ in files if file is not None}
+            for (path,) in connection.execute(
+                "DELETE FROM file WHERE id = ? AND NOT EXISTS (SELECT 1 FROM entry WHERE file = file.id) RETURNING path",
+                (file,),
+            ).fetchall()
+        ]
+        return kept_from, removed
+
+    def renew(self, name: str, partitions: int) -> Stream:
+        """Make a stream as if it were new, if it is there: without messages and schema, with so many partitions.
+
+        The offsets of a partition go on where they were. For intermediate streams of which nothing is needed any more,
+        after a drain.
+        """
+        if name not in self:
+            return self.create(name, partitions)
+        removed: list[Path] = []
+        with self._database.writing() as connection:
+            stream = index.find_stream(connection, name, str(self.directory))
+            for partition in range(stream.partitions):
+                head = index.bounds(connection, stream, partition)[1]
+                removed += self._trimmed(connection, stream, partition, head)[1]
+            connection.execute("UPDATE stream SET schema = NULL, partitions = ? WHERE id = ?", (partitions, stream.id))
+            connection.execute("DELETE FROM partition WHERE stream = ? AND partition >= ?", (stream.id, partitions))
+            connection.executemany(
+                "INSERT INTO partition (stream, partition, oldest, head, appended) VALUES (?, ?, 0, 0, 0)",
+                [(stream.id, partition) for partition in range(stream.partitions, partitions)],
+            )
+        for path in removed:
+            path.unlink(missing_ok=True)
+        return self.stream(name)
 
     def __repr__(self) -> str:
         return f"StreamLog({str(self.directory)!r})"
