@@ -22,6 +22,12 @@ class Scale:
     tasks: tuple[int, ...]
     repeats: int
     """Of what is measured within a process."""
+    drain_tasks: tuple[int, ...]
+    drain_stages: tuple[int, ...]
+    drain_backlog: int
+    """Events at the source when a job that will be drained starts."""
+    drain_repeats: int
+    """Drains that are measured in one process, after a first one."""
 
 
 FULL = Scale(
@@ -35,6 +41,10 @@ FULL = Scale(
     open_pairs=1_000_000,
     tasks=(8, 64, 256),
     repeats=5,
+    drain_tasks=(4, 16, 64),
+    drain_stages=(1, 2, 4),
+    drain_backlog=240_000,
+    drain_repeats=3,
 )
 
 QUICK = Scale(
@@ -48,6 +58,10 @@ QUICK = Scale(
     open_pairs=10_000,
     tasks=(4, 8),
     repeats=2,
+    drain_tasks=(4,),
+    drain_stages=(1, 2),
+    drain_backlog=80_000,
+    drain_repeats=1,
 )
 
 PARTITIONS = 8

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
+from workbench.drain import NAMESPACE
 from workbench.systems.log import StreamLog
 
 EVENTS = ("plan", "write", "state", "commit", "done")
@@ -29,8 +30,12 @@ in the log; it is in Spark's log of commits."""
 START_EVENTS = ("lock", "identity", "recorded", "query")
 """Of a deployment, in their order: it has the lock; its checkpoint has an identity; the run is recorded; Spark has begun."""
 
+DRAIN_EVENTS = ("drained", "cleaned")
+"""Of a run that has drained, in their order: it is on record as drained; no notification is left."""
+
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_SECONDS = 0.001
+_OF_DRAINS = f"namespace = '{NAMESPACE}'"
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,10 @@ class Watch:
                 return self._ask("SELECT count(*) FROM telemetry_run") > self._old_runs
             case "query":
                 return (self.checkpoint / "metadata").exists()
+            case "drained":
+                return self._ask("SELECT count(*) FROM telemetry_run WHERE status = 'drained'") > 0
+            case "cleaned":
+                return self.has("drained") and self._ask(f"SELECT count(*) FROM metadata WHERE {_OF_DRAINS}") == 0
         raise ValueError(event)
 
     def committed(self) -> int:
@@ -133,12 +142,18 @@ class Watch:
 
 
 class Victim:
-    """A process that runs the job, in a session of its own with all that it starts: JVM, daemons and workers."""
+    """A process that runs the job, in a session of its own with all that it starts: JVM, daemons and workers.
 
-    def __init__(self, log: Path, max_messages: int, temporary: Path) -> None:
+    `program` is the module to run and what it is told after the log and `max_messages`.
+    """
+
+    def __init__(
+        self, log: Path, max_messages: int, temporary: Path, program: Sequence[str] = ("tests.faults.victim",)
+    ) -> None:
         self.watch = Watch(log)
+        module, *more = program
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.victim", str(log), str(max_messages)],
+            [sys.executable, "-m", module, str(log), str(max_messages), *more],
             cwd=_ROOT,
             env={**os.environ, "PYTHONPATH": str(_ROOT), "TMPDIR": str(temporary)},
             stdout=subprocess.DEVNULL,
@@ -189,6 +204,15 @@ class Victim:
             assert time.monotonic() < deadline, f"still there after {timeout} s: {self.members()}"
             time.sleep(0.1)
 
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """All at a standstill, so that what is done in the block is done at this moment of the job."""
+        self.send(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.send(signal.SIGCONT)
+
     def send(self, number: signal.Signals, *, spare_driver: bool = False) -> int:
         """Send a signal to every process of the session; how many there were."""
         members = [member for member in self.members() if not (spare_driver and member.pid == self.pid)]
@@ -219,11 +243,12 @@ class Scene:
     log: Path
     max_messages: int
     temporary: Path
+    program: Sequence[str]
 
     @contextmanager
     def victim(self) -> Iterator[Victim]:
         """A victim that is surely dead at the end of the block, with everything it started."""
-        victim = Victim(self.log, self.max_messages, self.temporary)
+        victim = Victim(self.log, self.max_messages, self.temporary, self.program)
         try:
             yield victim
         finally:
@@ -243,11 +268,11 @@ class Scene:
 
 
 @contextmanager
-def scene(log: Path, max_messages: int) -> Iterator[Scene]:
-    """A place for victims; what they leave among the temporary files goes with it."""
+def scene(log: Path, max_messages: int, program: Sequence[str] = ("tests.faults.victim",)) -> Iterator[Scene]:
+    """A place for victims (see `Victim`); what they leave among the temporary files goes with it."""
     # Short, as sockets lie in it, and their paths may not be long.
     temporary = Path(tempfile.mkdtemp(prefix="tm-"))
     try:
-        yield Scene(log, max_messages, temporary)
+        yield Scene(log, max_messages, temporary, program)
     finally:
         shutil.rmtree(temporary)
