@@ -82,6 +82,33 @@ def test_nothing_is_lost_taken_twice_or_held_for_ever(
                 assert taken[at] == len(feed.messages) + appended - max(feed.start, feed.oldest)
 
 
+@settings(max_examples=200, deadline=None)
+@given(situations(), st.sampled_from([1, 3]))
+def test_each_run_tells_what_waits_behind_it(situation: tuple[list[Feed], list[Round]], limit: int) -> None:
+    """The truth, message by message, from what is left of each lane."""
+    feeds, _ = situation
+    for feed in feeds:
+        feed.begin()
+    waiting = [feed.lane() for feed in feeds]
+    choice = plan_runs(ChooserPolicy(), waiting, limit * 10)
+    left = [lane.count for lane in waiting]
+    missing = [lane.missing for lane in waiting]
+    before: tuple[int, str] | None = None
+    for run in choice.runs:
+        assert (run.lane, run.why) != before, "runs are as long as they can be"
+        before = run.lane, run.why
+        for _ in range(run.count):
+            left[run.lane] -= 1
+            ranks = [lane.priority for lane, count in zip(waiting, left, strict=True) if count]
+            own = waiting[run.lane].priority
+            rank = "highest priority" if own == 2**31 - 1 else f"priority {own}"
+            ties = sum(lane.priority == own and count > 0 for lane, count in zip(waiting, left, strict=True))
+            ties -= left[run.lane] > 0
+            reasons = [rank] * any(each < own for each in ranks) + ["round robin"] * (ties > 0)
+            assert run.why == ("bootstrap" if any(missing) else ", ".join(reasons) or "alone")
+            missing[run.lane] = max(0, missing[run.lane] - 1)
+
+
 @st.composite
 def lanes(draw: st.DrawFn) -> list[LaneArrivals]:
     found = []

@@ -38,7 +38,6 @@ class BootstrappingChooser(MessageChooser):
         self._starts: dict[SSP, int] = {}
         self._lagging: set[SSP] = set()
         self._kept_back = Outstanding()
-        self._started = False
 
     @property
     def lagging(self) -> frozenset[SSP]:
@@ -47,13 +46,11 @@ class BootstrappingChooser(MessageChooser):
 
     def register(self, ssp: SSP, offset: int | None) -> None:
         """Of several offsets of one SSP the lowest counts; None is its oldest message."""
-        if not self._started:
-            start = max(0 if offset is None else offset, self._oldest.get(ssp, 0))
-            self._starts[ssp] = min(start, self._starts.get(ssp, start))
+        start = max(0 if offset is None else offset, self._oldest.get(ssp, 0))
+        self._starts[ssp] = min(start, self._starts.get(ssp, start))
         self._inner.register(ssp, offset)
 
     def start(self) -> None:
-        self._started = True
         self._lagging = {ssp for ssp, head in self._heads.items() if self._starts.get(ssp, head) < head}
         self._inner.start()
 

@@ -38,7 +38,7 @@ class EntryContent:
         self._count = start
         self._first, self._entry = 0, (self._entries[0] if self._entries else None)
         self._values: dict[str, tuple[int, list[Any]]] = {}
-        """Column → (index of the first value, values), of the entry that was asked for last."""
+        """Column → (index of the first value, values): those that were read last."""
 
     def __len__(self) -> int:
         return self._count
@@ -77,7 +77,7 @@ class EntryContent:
             if not 0 <= index < self._count:
                 raise IndexError(f"{self._count} messages of {self._ssp} wait; there is none with index {index}.")
             at = bisect_right(self._starts, index) - 1
-            self._first, self._entry, self._values = self._starts[at], self._entries[at], {}
+            self._first, self._entry = self._starts[at], self._entries[at]
         return self._entry
 
 

@@ -31,4 +31,4 @@ class TimeAlignedChooser(MessageChooser):
 
 
 def _time_and_ssp(envelope: IncomingEnvelope) -> tuple[int, SSP]:
-    return (NO_TIME if envelope.event_time is None or envelope.is_control else envelope.event_time), envelope.ssp
+    return (NO_TIME if envelope.event_time is None else envelope.event_time), envelope.ssp
