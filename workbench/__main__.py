@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from workbench.commands import drain
+from workbench.commands import drain, startpoint
 from workbench.errors import TidemarkError
 
 
@@ -34,7 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     status.add_argument("log", type=Path, help="directory of the stream log")
     status.add_argument("application", help="name of the application")
     status.set_defaults(run=_status)
-    for command in (drain,):
+    for command in (drain, startpoint):
         command.add_to(commands)
     return parser
 

@@ -28,18 +28,22 @@ class DrainOrder:
 
 @dataclass(frozen=True)
 class Restart:
-    """What a deployment asks of its first new batch: a new watermark generation, and where some lanes begin.
+    """What a deployment asks of its first new batch: a new watermark generation, say, and where some lanes begin.
 
-    It is taken once, by the plan that makes `generation` the current one.
+    It is taken once: the plan that takes it notes its `token`.
     """
 
+    token: str
     generation: int
+    """The one before, where what was heard remains true (nothing leads back)."""
     moves: dict[str, dict[int, int]] = field(default_factory=dict)
     """Stream → lane → the offset to begin at, where that is not where the plan before ended."""
     ended: dict[str, list[int]] = field(default_factory=dict)
     """Lanes that are known to have ended, besides those in the bookkeeping of the checkpoint."""
     reset: bool = False
     """Whether the tasks drop what they keep: windows, timers, stores."""
+    startpoints: list[list[Any]] = field(default_factory=list)
+    """Receipts of the startpoints behind `moves`."""
     renew: list[str] = field(default_factory=list)
     """Intermediate streams of which nothing is needed any more. Not before: a batch that Spark had not finished comes first."""
 
@@ -49,7 +53,7 @@ class Restart:
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Restart:
         moves = {stream: {int(lane): offset for lane, offset in of.items()} for stream, of in saved["moves"].items()}
-        return cls(saved["generation"], moves, saved["ended"], saved["reset"], saved["renew"])
+        return cls(**{**saved, "moves": moves})
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,11 @@ class BatchPlan:
     """Lanes whose end was heard in the generation before, for the batch that begins a new one: it is said again."""
     barrier: Positions = field(default_factory=dict)
     """Heads of the intermediate streams when the generation began: control messages before them belong to the last one."""
+
+    restarted: str = ""
+    """Token of the newest `Restart` that was taken."""
+    startpoints: list[list[Any]] = field(default_factory=list)
+    """Receipts of the startpoints that it brought."""
 
     def first(self, stream: str, before: BatchPlan) -> list[int]:
         """Where the batch begins to read, lane by lane, if `before` is the plan before."""

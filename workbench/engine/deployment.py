@@ -7,7 +7,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
@@ -32,6 +32,7 @@ from workbench.engine.run import Run
 from workbench.engine.sink import REPORT_SCHEMA, JobSink, SinkSettings
 from workbench.engine.slots import slots
 from workbench.engine.source import InputLanes, JobSource, SourceSettings
+from workbench.engine.startpoints import TakenStartpoints, consumed_by, take_startpoints
 from workbench.engine.task import Routing, TaskSettings
 from workbench.errors import InvalidOption
 from workbench.graph.application import Application
@@ -83,6 +84,7 @@ def deploy(
     routing: Routing | Mapping[str, str] | None = None,
     checkpoint: str | Path | None = None,
     run_id: str | None = None,
+    on_rewind: str | None = None,
 ) -> Run:
     """Start a run and return its handle at once.
 
@@ -91,11 +93,16 @@ def deploy(
     max_messages: how many source messages one batch may admit over all tasks.
     routing: "broadcast" or "aggregate" for `watermark`, `end_of_stream` and `drain` (see `Routing`).
     checkpoint: directory of the checkpoint; by default one in the log's directory, found by the application's name.
-    run_id: names this deployment; by default a new unique one.
+    run_id: names this deployment; by default a new unique one. With the id of a run that died, its drain goes on.
+    on_rewind: what becomes of what the tasks keep when a startpoint leads back (see `workbench.startpoints`). "keep":
+        what comes again is counted again in windows that are still open; windows that were emitted are emitted once
+        more, with what comes again only. "reset": windows, stores and unread messages between the stages are dropped
+        first, also what they hold of partitions that are not moved. Either way time starts anew, so nothing that comes
+        again is late. Without it a start that would lead back is refused.
 
     Raises before anything runs: `UnknownStream`, `UnknownColumn`, `InvalidGraph` (partition counts that do not match),
     `LogInUse` (another run of the same application), `IncompatibleCheckpoint`, `InvalidOption`, `SessionConflict` (a
-    session of the user's own whose workers can not run tasks).
+    session of the user's own whose workers can not run tasks), `UnresolvableStartpoint`, `RewindUndecided`.
     """
     if containers is not None and containers < 1:
         raise InvalidOption.not_positive("containers", containers)
@@ -109,6 +116,7 @@ def deploy(
         routing=routing,
         checkpoint=checkpoint,
         run_id=run_id,
+        on_rewind=on_rewind,
     )
     try:
         query = _start(deployment, spark, application.name)
@@ -138,6 +146,7 @@ def prepare(
     routing: Routing | Mapping[str, str] | None = None,
     checkpoint: str | Path | None = None,
     run_id: str | None = None,
+    on_rewind: str | None = None,
 ) -> Deployment:
     """All of a deployment that needs no Spark: check the application against the log, lock it, open its checkpoint."""
     started = time.time_ns() // 1_000_000
@@ -182,6 +191,13 @@ def prepare(
                 stacklevel=3,
             )
         recorder.settle(started, "drained" if left.drained else "lost")
+        initial, restart = _beginning(plan, log, opened, left)
+        current = opened.plan or initial
+        taken = take_startpoints(log, name, plan.inputs, plan.tasks, current, on_rewind)
+        if taken.moves:
+            restart = _moved(restart, current, taken, reset=on_rewind == "reset")
+        for notice in taken.notices:
+            warnings.warn(notice, stacklevel=3)
         recorder.start_run(
             run_id,
             started,
@@ -190,7 +206,6 @@ def prepare(
     except BaseException:
         lock.release()
         raise
-    initial, restart = _beginning(plan, log, opened, left)
     generation = restart.generation if restart else (opened.plan or initial).generation
     return Deployment(
         run_id=run_id,
@@ -220,6 +235,7 @@ def prepare(
             run_id,
             epoch,
             [read.stream for read in plan.inputs if read.intermediate],
+            consumed_by(restart.token if restart else "", taken, current),
         ),
     )
 
@@ -276,6 +292,18 @@ def register_once(session: SparkSession, source: type[DataSource]) -> None:
             raise
 
 
+def _moved(restart: Restart | None, current: BatchPlan, taken: TakenStartpoints, *, reset: bool) -> Restart:
+    """The restart with the startpoints in it. What leads back begins a generation: what was heard is not true any more."""
+    if restart is None:
+        restart = Restart(uuid.uuid4().hex, current.generation + taken.rewinds)
+    return replace(
+        restart,
+        moves=taken.moves,
+        reset=restart.reset or (reset and taken.rewinds),
+        startpoints=[list(receipt) for receipt in taken.receipts],
+    )
+
+
 def _containers(directory: Path, left: Left, plan: JobPlan) -> int | None:
     """As many as the state is kept in; without any state, after a drain that changed the tasks, that is free again."""
     if left.abandoned or (left.drained and tasks_of(directory) != plan.tasks):
@@ -305,8 +333,8 @@ def _beginning(plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left) ->
             ended[read.stream] = [lane for lane, (_, partition) in enumerate(lanes) if partition in over]
     if carried is not None:
         initial = BatchPlan(0, positions, generation=carried.generation)
-        return initial, Restart(carried.generation + 1, ended=ended)
+        return initial, Restart(uuid.uuid4().hex, carried.generation + 1, ended=ended)
     if opened.plan is not None and left.drained:
         renew = [read.stream for read in plan.inputs if read.intermediate and read.stream in left.intermediate]
-        return BatchPlan(0, positions), Restart(opened.plan.generation + 1, renew=renew)
+        return BatchPlan(0, positions), Restart(uuid.uuid4().hex, opened.plan.generation + 1, renew=renew)
     return BatchPlan(0, positions), None

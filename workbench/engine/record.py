@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 from pyspark.sql import SparkSession
 
+from workbench.engine.batch_plan import read_plan
 from workbench.engine.checkpoint import checkpoint_directory, read_identity
 from workbench.engine.processor import TASK_STATE
 from workbench.engine.run import Record
@@ -31,6 +32,24 @@ def open_record(log: StreamLog, application: str) -> Record:
     newest = runs[-1].plan
     recorder = Recorder(log, application, newest["checkpoint_id"])
     return Record(log, JobOutline.from_json(newest["outline"]), recorder)
+
+
+def current_positions(log: StreamLog, application: str) -> dict[str, list[int]]:
+    """Per input stream the next offsets to read, of the newest plan: one for each partition, or, where every task reads
+    the whole stream (broadcast), one for each task.
+
+    Before the first plan they are where it will begin. Raises `UnknownApplication`.
+    """
+    record = open_record(log, application)
+    plan = read_plan(Path(record.last_run.plan["checkpoint"]))
+    if plan is not None:
+        return plan.positions
+    found = {}
+    for read in record.outline.inputs:
+        stream = log.stream(read.stream)
+        begin = stream.heads() if read.intermediate else stream.oldest()
+        found[read.stream] = [begin[partition] for _, partition in read.lanes(record.outline.tasks)]
+    return found
 
 
 def read_bookkeeping(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.work import Report
 from workbench.errors import SchemaMismatch
 from workbench.messages import ControlMessage, ControlRun, control_from_json
+from workbench.startpoints import Receipt, remove_consumed_in
 from workbench.systems.log import ControlAppend, StagedRows, StreamLog
 from workbench.telemetry.recorder import Recorder
 
@@ -33,6 +35,14 @@ class SinkSettings:
     epoch: int
     intermediate: list[str]
     """Streams between the stages of the job."""
+    consumed: Mapping[str, list[Receipt]] = field(default_factory=dict)
+    """Token of a restart → startpoints that are used up by the commit of a batch that began there."""
+
+    @classmethod
+    def from_json(cls, text: str) -> SinkSettings:
+        saved = json.loads(text)
+        consumed = {token: [Receipt(*receipt) for receipt in of] for token, of in saved["consumed"].items()}
+        return cls(**{**saved, "consumed": consumed})
 
     def options(self) -> dict[str, str]:
         return {"job": json.dumps(asdict(self))}
@@ -46,7 +56,7 @@ class JobSink(DataSource):
         return "tidemark-job-sink"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        return JobWriter(SinkSettings(**json.loads(self.options["job"])))
+        return JobWriter(SinkSettings.from_json(self.options["job"]))
 
 
 @dataclass
@@ -97,15 +107,22 @@ def commit_batch(settings: SinkSettings, batch: int, reports: list[Report]) -> b
         ControlAppend(stream, partition, ControlRun.from_messages(messages))
         for (stream, partition), messages in by_target.items()
     ]
+    used_up = [
+        receipt for token in {report.restarted for report in reports} for receipt in settings.consumed.get(token, ())
+    ]
+
+    def also(connection: sqlite3.Connection) -> None:
+        recorder.record_batch(connection, batch, settings.run_id, time.time_ns() // 1_000_000, recorded)
+        if used_up:
+            remove_consumed_in(connection, settings.job, used_up)
+
     try:
         return log.commit(
             settings.checkpoint_id,
             batch,
             appends,
             fence=(settings.job, settings.epoch),
-            also=lambda connection: recorder.record_batch(
-                connection, batch, settings.run_id, time.time_ns() // 1_000_000, recorded
-            ),
+            also=also,
         )
     except SchemaMismatch as mismatch:
         if mismatch.stream in settings.intermediate:

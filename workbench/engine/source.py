@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -120,7 +120,7 @@ class JobReader(_SimpleStreamReaderWrapper):
         if is_held(self._log.metadata, self._settings.job, before.batch, draining=drain is not None):
             return before
         restart = self._settings.restart
-        if restart is not None and restart.generation == before.generation + 1:
+        if restart is not None and restart.token != before.restarted:
             return self._restarted(before, restart)
         heads = self._heads()
         ahead = self._advance(before.positions, heads, draining=drain is not None)
@@ -138,22 +138,35 @@ class JobReader(_SimpleStreamReaderWrapper):
         )
 
     def _restarted(self, before: BatchPlan, restart: Restart) -> BatchPlan:
-        """The first batch of a new generation: every task takes part, and hears again which of its sources have ended."""
+        """The first batch of a deployment that begins anew, or elsewhere: every task takes part in it.
+
+        In a new generation it hears again which of its sources have ended.
+        """
         for name in restart.renew:
             self._log.renew(name, self._log.stream(name).partitions)
         heads = self._heads()
+        intermediate = [read.stream for read in self._settings.inputs if read.intermediate]
         began = {stream: list(positions) for stream, positions in before.positions.items()}
+        if restart.reset:
+            began |= {stream: list(heads[stream]) for stream in intermediate}
         for stream, moves in restart.moves.items():
             for lane, offset in moves.items():
                 began[stream][lane] = offset
-        return before.then(
+        plan = before.then(
             self._advance(began, heads),
+            began={stream: lanes for stream, lanes in began.items() if lanes != before.positions[stream]},
+            restarted=restart.token,
+            startpoints=restart.startpoints,
+        )
+        if restart.generation == before.generation:
+            return plan
+        return replace(
+            plan,
             generation=restart.generation,
             reset=restart.generation if restart.reset else before.reset,
             drain=None,
-            began={stream: began[stream] for stream in restart.moves},
             ended=self._ended_lanes(restart),
-            barrier={read.stream: heads[read.stream] for read in self._settings.inputs if read.intermediate},
+            barrier={stream: heads[stream] for stream in intermediate},
         )
 
     def _ended_lanes(self, restart: Restart) -> dict[str, list[int]]:
@@ -183,7 +196,7 @@ class JobReader(_SimpleStreamReaderWrapper):
         before, plan = BatchPlan.from_json(start), BatchPlan.from_json(end)
         slots = self._settings.slots
         drains = plan.drain is not None and before.drain is None
-        everybody = drains or plan.generation > before.generation
+        everybody = drains or plan.restarted != before.restarted
         steps: dict[int, list[Step]] = {task: [] for task in range(len(slots))} if everybody else {}
         for read in self._settings.inputs:
             first, last = plan.first(read.stream, before), plan.positions[read.stream]
@@ -200,7 +213,9 @@ class JobReader(_SimpleStreamReaderWrapper):
         return [
             (
                 slots[task],
-                WorkOrder(task, before.batch, steps[task], plan.generation, plan.reset, plan.drain).to_json(),
+                WorkOrder(
+                    task, before.batch, steps[task], plan.generation, plan.reset, plan.restarted, plan.drain
+                ).to_json(),
             )
             for task in sorted(steps)
         ]

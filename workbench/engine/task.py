@@ -102,7 +102,9 @@ class Task:
         """Process the work order, save the state, stage the output."""
         started = time.perf_counter()
         drain = None if self.order.drain is None else asdict(self.order.drain)
-        report = Report(self.index, self.order.batch, generation=self.order.generation, drain=drain)
+        report = Report(
+            self.index, self.order.batch, generation=self.order.generation, restarted=self.order.restarted, drain=drain
+        )
         messages = dict.fromkeys(self.inputs, 0)
         for step in self.order.steps:
             before = report.input_messages

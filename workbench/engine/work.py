@@ -28,19 +28,21 @@ class WorkOrder:
     generation: int = 0
     """A task whose state is of an earlier generation starts its bookkeeping anew, and from `reset` on its state too."""
     reset: int = 0
+    restarted: str = ""
+    """Token of the `Restart` that this batch or one before it has taken."""
     drain: DrainOrder | None = None
     """The drain that the job is in."""
 
     def to_json(self) -> str:
         steps = [[step.stream, step.partition, step.refs] for step in self.steps]
         drain = None if self.drain is None else asdict(self.drain)
-        return json.dumps([self.task, self.batch, steps, self.generation, self.reset, drain])
+        return json.dumps([self.task, self.batch, steps, self.generation, self.reset, self.restarted, drain])
 
     @classmethod
     def from_json(cls, text: str) -> WorkOrder:
-        task, batch, steps, generation, reset, drain = json.loads(text)
+        task, batch, steps, generation, reset, restarted, drain = json.loads(text)
         order = None if drain is None else DrainOrder(**drain)
-        return cls(task, batch, [Step(*step) for step in steps], generation, reset, order)
+        return cls(task, batch, [Step(*step) for step in steps], generation, reset, restarted, order)
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Report:
     open_rows: int = 0
     seconds: float = 0.0
     generation: int = 0
+    restarted: str = ""
     drain: dict[str, Any] | None = None
     """The drain that the job is in, as `DrainOrder` has it."""
     done: str = ""

@@ -90,6 +90,21 @@ class DrainTimeout(RunTimeout):
         return cls(f"The run {run_id} has not drained after {seconds:g} s:{shown}\n{then}")
 
 
+class RewindUndecided(TidemarkError, ValueError):
+    """A startpoint leads back, and nobody said what is to become of what the tasks keep."""
+
+    @classmethod
+    def of(cls, application: str, ways: Sequence[tuple[str, str, int, int]]) -> RewindUndecided:
+        """`ways` are (task, SSP, current offset, resolved offset)."""
+        shown = "".join(f"\n  {ssp} in {task}: from {current} back to {to}" for task, ssp, current, to in ways[:8])
+        more = f"\n  and {len(ways) - 8} more" if len(ways) > 8 else ""
+        return cls(
+            f"Startpoints lead the application {application!r} back:{shown}{more}\nSay what becomes of what its tasks keep:"
+            ' on_rewind="keep" (what comes again is counted again in windows that are open) or on_rewind="reset" (windows,'
+            " stores and what is between the stages are dropped). No startpoint has been used."
+        )
+
+
 class NotRunning(TidemarkError, RuntimeError):
     """Something was asked of a run that has ended."""
 

@@ -86,6 +86,7 @@ class Application:
         routing: Routing | Mapping[str, str] | None = None,
         checkpoint: str | Path | None = None,
         run_id: str | None = None,
+        on_rewind: str | None = None,
     ) -> Run:
         """Start a run of this application and return its handle at once: `workbench.engine.deploy`, which says more.
 
@@ -94,6 +95,7 @@ class Application:
         routing: "broadcast" or "aggregate" for each kind of control message, as `Routing` or as a mapping.
         checkpoint: a directory of one's own for the checkpoint; by default one in the log's directory.
         run_id: names this deployment; by default a new unique one.
+        on_rewind: "keep" or "reset": what becomes of windows and stores when a startpoint leads back.
         """
         from workbench.engine import deploy
 
@@ -106,6 +108,7 @@ class Application:
             routing=routing,
             checkpoint=checkpoint,
             run_id=run_id,
+            on_rewind=on_rewind,
         )
 
     def picture(self) -> Picture:
