@@ -132,7 +132,7 @@ def same(stream: MessageStream) -> MessageStream:
         (lambda s: s.map(lambda f: f.head(1)).send_to("out"), "returned 1 rows for .* use flat_map or filter"),
         (lambda s: s.map(lambda f: None).send_to("out"), "must return a pandas DataFrame, not NoneType"),
         (
-            lambda s: s.window(wb.tumbling("1h"), by="key").aggregate(m=("key", "mean")).send_to("out"),
+            lambda s: same(s).window(wb.tumbling("1h"), by="key").aggregate(m=("key", "mean")).send_to("out"),
             "mean.*key",
         ),
     ],

@@ -26,6 +26,7 @@ from workbench.engine.checkpoint import (
     tasks_of,
 )
 from workbench.engine.checks import check_sources
+from workbench.engine.drains import clean_up_all_runs
 from workbench.engine.left import Left, left_behind
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
@@ -191,6 +192,8 @@ def prepare(
                 stacklevel=3,
             )
         recorder.settle(started, "drained" if left.drained else "lost")
+        if left.is_clean:
+            clean_up_all_runs(log.metadata, recorder)
         initial, restart = _beginning(plan, log, opened, left)
         current = opened.plan or initial
         taken = take_startpoints(log, name, plan.inputs, plan.tasks, current, on_rewind)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from workbench.drain import read_notifications
+from workbench.drain import clean_up, read_notifications
 from workbench.graph.stages import JobOutline
 from workbench.metadata import MetadataStore
 from workbench.names import task_index, task_name
+from workbench.telemetry.recorder import Recorder
 
 _MOST_SENTENCES = 12
 _MOST_NAMES = 4
@@ -60,6 +61,12 @@ def notifications_frame(store: MetadataStore, run_id: str) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=["uuid", "run_id", "mode", "requested", "state"])
     frame["requested"] = pd.to_datetime(frame["requested"].astype("Int64"), unit="ms", utc=True)
     return frame
+
+
+def clean_up_all_runs(store: MetadataStore, recorder: Recorder) -> None:
+    """Remove the notifications for all runs that a job has had: whatever they asked for, nothing of it is left to do."""
+    for run in recorder.runs():
+        clean_up(store, run.run_id)
 
 
 def in_flight_frame(

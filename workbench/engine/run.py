@@ -15,10 +15,10 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from workbench.drain import clean_up, write_notification
+from workbench.drain import write_notification
 from workbench.engine import hold
 from workbench.engine.batch_plan import read_plan
-from workbench.engine.drains import explain_drain, in_flight_frame, notifications_frame
+from workbench.engine.drains import clean_up_all_runs, explain_drain, in_flight_frame, notifications_frame
 from workbench.engine.failures import Failure, from_trace, of_lost_jvm
 from workbench.engine.hold import Hold
 from workbench.engine.left import ABANDONED
@@ -322,7 +322,7 @@ class Run(Record):
         try:
             self._recorder.end_run(self.run_id, time.time_ns() // 1_000_000, status, failure)
             if status in ("finished", "drained"):
-                self._clean_up_notifications()
+                clean_up_all_runs(self.log.metadata, self._recorder)
         finally:
             self._lock.release()
             self._status = status
@@ -343,11 +343,6 @@ class Run(Record):
             time.sleep(_POLL_SECONDS / 5)
         self.query.stop()
         return "drained" if "drained" in done.values() else "finished"
-
-    def _clean_up_notifications(self) -> None:
-        """Those of this run, and of runs of this job before it: whatever they asked for, nothing of it is left to do."""
-        for run in self._recorder.runs():
-            clean_up(self.log.metadata, run.run_id)
 
     def _drain_in_progress(self) -> bool:
         tally = self._counted()
