@@ -83,14 +83,17 @@ def test_nothing_is_lost_taken_twice_or_held_for_ever(
 
 
 @settings(max_examples=200, deadline=None)
-@given(situations(), st.sampled_from([1, 3]))
-def test_each_run_tells_what_waits_behind_it(situation: tuple[list[Feed], list[Round]], limit: int) -> None:
+@given(situations(), st.sampled_from([10, 30]), st.integers(0, 3))
+def test_each_run_tells_what_waits_behind_it(
+    situation: tuple[list[Feed], list[Round]], limit: int, appended: int
+) -> None:
     """The truth, message by message, from what is left of each lane."""
     feeds, _ = situation
     for feed in feeds:
         feed.begin()
+        feed.messages += [0] * appended
     waiting = [feed.lane() for feed in feeds]
-    choice = plan_runs(ChooserPolicy(), waiting, limit * 10)
+    choice = plan_runs(ChooserPolicy(), waiting, limit)
     left = [lane.count for lane in waiting]
     missing = [lane.missing for lane in waiting]
     before: tuple[int, str] | None = None

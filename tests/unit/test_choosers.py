@@ -19,7 +19,7 @@ from workbench.choosers import (
     TimeAlignedChooser,
     compose,
 )
-from workbench.errors.choosers import InvalidChoice, InvalidChooser
+from workbench.errors import InvalidChoice, InvalidChooser
 from workbench.messages import MessageType
 from workbench.names import SSP
 

@@ -22,8 +22,7 @@ from workbench.choosers import (
     lane_of_entries,
     plan_runs,
 )
-from workbench.errors import UnknownColumn
-from workbench.errors.choosers import ChooserFailed, InvalidChoice, InvalidChooser
+from workbench.errors import ChooserFailed, InvalidChoice, InvalidChooser, UnknownColumn
 from workbench.messages import ControlRun, DrainMessage, MessageType, WatermarkMessage
 from workbench.names import SSP
 

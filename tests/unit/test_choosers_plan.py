@@ -25,7 +25,7 @@ from workbench.choosers import (
     plan_runs,
 )
 from workbench.choosers.lanes import Times
-from workbench.errors.choosers import InvalidChooser, InvalidRuns
+from workbench.errors import InvalidChooser, InvalidRuns
 from workbench.names import SSP
 from workbench.times import NO_TIME
 
@@ -69,6 +69,8 @@ def test_each_run_tells_why_it_goes_before_what_else_waits() -> None:
         (1, 1, "earliest"),
         (0, 1, "alone"),
     ]
+    tiers = [LaneArrivals(A, 1, priority=1), LaneArrivals(B, 0, priority=2), LaneArrivals(C, 1, priority=3)]
+    assert told(plan_runs(ROUND_ROBIN, tiers, 9).runs) == [(2, 1, "priority 3"), (0, 1, "alone")]
     batches = ChooserPolicy("starting_alignment", 10)
     assert {run.why for run in plan_runs(batches, [lanes[0], LaneArrivals(B, 3)], 3).runs} == {"aligned, batches of 10"}
 

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from workbench.choosers.envelope import IncomingEnvelope
-from workbench.errors.choosers import InvalidChoice
+from workbench.errors import InvalidChoice
 from workbench.names import SSP
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from workbench.choosers.base import MessageChooser
 from workbench.choosers.envelope import IncomingEnvelope
-from workbench.errors.choosers import InvalidChoice, InvalidChooser
+from workbench.errors import InvalidChoice, InvalidChooser
 from workbench.names import SSP
 
 

@@ -17,8 +17,7 @@ from workbench.choosers.round_robin import RoundRobinChooser
 from workbench.choosers.runs import BatchChoice
 from workbench.choosers.starting_alignment import StartingAlignmentChooser
 from workbench.choosers.time_aligned import TimeAlignedChooser
-from workbench.errors import TidemarkError
-from workbench.errors.choosers import ChooserFailed, InvalidChoice
+from workbench.errors import ChooserFailed, InvalidChoice, TidemarkError
 from workbench.names import SSP
 
 

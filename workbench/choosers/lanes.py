@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from workbench.choosers.envelope import IncomingEnvelope, LaneContent
 from workbench.choosers.tiers import DEFAULT_PRIORITY
-from workbench.errors.choosers import InvalidChooser
+from workbench.errors import InvalidChooser
 from workbench.messages import MessageType
 from workbench.names import SSP
 from workbench.times import NO_TIME

@@ -9,7 +9,7 @@ from typing import Any
 
 from workbench.choosers.base import MessageChooser, Outstanding
 from workbench.choosers.envelope import IncomingEnvelope
-from workbench.errors.choosers import InvalidChoice
+from workbench.errors import InvalidChoice
 from workbench.names import SSP
 
 Pick = Callable[[list[IncomingEnvelope]], IncomingEnvelope | None]

@@ -21,7 +21,7 @@ from workbench.choosers.policy import OWN, ROUND_ROBIN, TIME_ALIGNED, ChooserPol
 from workbench.choosers.reasons import with_reasons
 from workbench.choosers.runs import BatchChoice, Integers
 from workbench.choosers.standing import Standing
-from workbench.errors.choosers import InvalidChooser
+from workbench.errors import InvalidChooser
 from workbench.times import NO_TIME
 
 _Pieces = list[tuple[Integers, Integers]]

@@ -10,7 +10,7 @@ from typing import Any
 from workbench.choosers.base import MakeChooser, MessageChooser
 from workbench.choosers.batching import checked_batch_size
 from workbench.choosers.own import FunctionChooser, Pick, by
-from workbench.errors.choosers import InvalidChooser
+from workbench.errors import InvalidChooser
 
 ROUND_ROBIN, TIME_ALIGNED, STARTING_ALIGNMENT, OWN = "round_robin", "time_aligned", "starting_alignment", "own"
 BUILT_IN = (ROUND_ROBIN, TIME_ALIGNED, STARTING_ALIGNMENT)

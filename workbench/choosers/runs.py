@@ -16,7 +16,7 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-from workbench.errors.choosers import InvalidRuns
+from workbench.errors import InvalidRuns
 
 Integers = npt.NDArray[np.int64]
 

@@ -4,7 +4,9 @@ One module for each area. Everything that the workbench raises of its own is a `
 """
 
 from workbench.errors._base import TidemarkError
+from workbench.errors.choosers import ChooserFailed, InvalidChoice, InvalidChooser, InvalidRuns
 from workbench.errors.drain import InvalidNotification, NotDrainable
+from workbench.errors.feeds import FeederUsed, FeedTimeout
 from workbench.errors.graph import (
     InvalidAggregate,
     InvalidDuration,
@@ -49,12 +51,17 @@ from workbench.errors.sessions import InvalidSetting, JavaNotFound, SessionConfl
 from workbench.errors.startpoints import InvalidStartpoint, InvalidStartpointRequest, UnresolvableStartpoint
 
 __all__ = [
+    "ChooserFailed",
     "CorruptSegment",
     "DiskFull",
     "DrainTimeout",
+    "FeedTimeout",
+    "FeederUsed",
     "ForeignDirectory",
     "IncompatibleCheckpoint",
     "InvalidAggregate",
+    "InvalidChoice",
+    "InvalidChooser",
     "InvalidDuration",
     "InvalidExpression",
     "InvalidGraph",
@@ -65,6 +72,7 @@ __all__ = [
     "InvalidName",
     "InvalidNotification",
     "InvalidOption",
+    "InvalidRuns",
     "InvalidSetting",
     "InvalidStartpoint",
     "InvalidStartpointRequest",
