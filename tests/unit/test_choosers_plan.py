@@ -212,6 +212,14 @@ def test_runs_are_a_sequence() -> None:
     assert repr(runs) == "Runs(3 of lane 2 (x), 1 of lane 0 (y), 2 of lane 2 (x))"
 
 
+def test_runs_that_were_planned_apart_are_joined_on_the_lanes_of_the_task() -> None:
+    inner = Runs.of([Run(1, 3, "x"), Run(0, 1, "y")]).on_lanes([4, 2])
+    joined = Runs.joined([inner, Runs.of([]), Runs.of([Run(0, 2, "y"), Run(0, 7, "z")])])
+    assert list(joined) == [Run(2, 3, "x"), Run(4, 1, "y"), Run(0, 2, "y"), Run(0, 7, "z")]
+    assert joined.words == ("x", "y", "z") and joined.taken(5) == [9, 0, 3, 0, 1]
+    assert len(Runs.joined([])) == 0 and len(Runs.of([]).on_lanes([])) == 0
+
+
 @pytest.mark.parametrize("kind", ["round_robin", "time_aligned", "starting_alignment"])
 def test_a_million_messages_of_three_inputs_are_planned_in_well_under_a_second(kind: str) -> None:
     chance = np.random.default_rng(7)

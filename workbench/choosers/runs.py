@@ -46,6 +46,24 @@ class Runs(Sequence[Run]):
         lanes, counts, whys = np.array(columns, dtype=np.int64).reshape(-1, 3).T
         return cls(lanes, counts, whys, tuple(words))
 
+    @classmethod
+    def joined(cls, parts: Sequence[Runs]) -> Runs:
+        """The runs of all parts, one part after the other. Lanes are the same in all."""
+        words = {word: None for part in parts for word in part.words}
+        index = {word: at for at, word in enumerate(words)}
+        whys = [np.array([index[word] for word in part.words], dtype=np.int64)[part.whys] for part in parts]
+        none = np.empty(0, dtype=np.int64)
+        return cls(
+            np.concatenate([none, *(part.lanes for part in parts)]),
+            np.concatenate([none, *(part.counts for part in parts)]),
+            np.concatenate([none, *whys]),
+            tuple(words),
+        )
+
+    def on_lanes(self, indexes: Sequence[int]) -> Runs:
+        """The same runs where lane *i* is `indexes[i]`, as when only some of a task's lanes were planned."""
+        return Runs(np.array(indexes, dtype=np.int64)[self.lanes], self.counts, self.whys, self.words)
+
     @property
     def messages(self) -> int:
         return int(self.counts.sum())
