@@ -6,6 +6,7 @@ One module for each area. Everything that the workbench raises of its own is a `
 from workbench.errors._base import TidemarkError
 from workbench.errors.choosers import ChooserFailed, InvalidChoice, InvalidChooser, InvalidRuns
 from workbench.errors.drain import InvalidNotification, NotDrainable
+from workbench.errors.feeds import FeederUsed, FeedTimeout
 from workbench.errors.graph import (
     InvalidAggregate,
     InvalidDuration,
@@ -54,6 +55,8 @@ __all__ = [
     "CorruptSegment",
     "DiskFull",
     "DrainTimeout",
+    "FeedTimeout",
+    "FeederUsed",
     "ForeignDirectory",
     "IncompatibleCheckpoint",
     "InvalidAggregate",
