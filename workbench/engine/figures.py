@@ -30,6 +30,10 @@ class Figures:
         """Who has heard the end from whom?"""
         return plots.end_of_stream(self._record.end_of_stream())
 
+    def drains(self) -> go.Figure:
+        """How far has the newest drain come, stage by stage?"""
+        return plots.drains(self._record.drains())
+
     def batches(self) -> go.Figure:
         """How fast does it go, batch by batch?"""
         return plots.batches(self._record.batches())
