@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from workbench.drain import clean_up
-from workbench.engine.batch_plan import BatchPlan
+from workbench.engine.batch_plan import BatchPlan, read_plan
 from workbench.engine.deployment import Deployment, prepare
 from workbench.engine.run import Record
 from workbench.engine.sink import commit_batch
@@ -63,7 +63,13 @@ class LocalJob:
         self.log = log
         self.deployment: Deployment = prepare(application, log, **options)
         self.reader = JobReader(SourceSettings.from_json(self.deployment.source.options()["job"]))
+        self.directory = self.deployment.checkpoint.directory
         logged = self.deployment.checkpoint.plan
+        self.unfinished: dict[str, Any] | None = None
+        """A plan that was logged and whose batch Spark has not noted as done: it comes first, as it is."""
+        if logged is not None and not (self.directory / "commits" / str(logged.batch - 1)).exists():
+            self.unfinished = logged.to_json()
+            logged = read_plan(self.directory, logged.batch - 2)
         self.offset: dict[str, Any] = self.reader.initialOffset() if logged is None else logged.to_json()
         tasks = range(self.deployment.plan.tasks)
         self.stores = self._states.setdefault(self.deployment.checkpoint.id, [MemoryStore() for _ in tasks])
@@ -71,17 +77,36 @@ class LocalJob:
 
     def step(self, *, commit: bool = True) -> list[Report]:
         """Run one batch; [] if there is nothing to do. Without `commit`, crash before the commit: nothing is kept."""
-        end = self.reader.latestOffset(self.offset, None)
+        end = self._planned()
         if end == self.offset:
             return []
         reports = self.run_tasks(end, self.stores if commit else copy.deepcopy(self.stores))
         if commit:
             commit_batch(self.deployment.sink, self.offset["batch"], reports)
-            offsets = self.deployment.checkpoint.directory / "offsets"
-            offsets.mkdir(exist_ok=True)
-            (offsets / str(self.offset["batch"])).write_text(f"v1\n{{}}\n{json.dumps(end)}\n")
-            self.offset = end
+            self._note("offsets", f"v1\n{{}}\n{json.dumps(end)}\n")
+            self._note("commits", "v1\n{}\n")
+            self.offset, self.unfinished = end, None
         return reports
+
+    def crash(self, after: str) -> None:
+        """Carry the next batch out as far as `after`, then die: "plan" is logged, "tasks" have run, "commit" means the log's,
+        which Spark has not noted."""
+        end = self._planned()
+        assert end != self.offset, "there is no batch to die in"
+        self._note("offsets", f"v1\n{{}}\n{json.dumps(end)}\n")
+        if after in ("tasks", "commit"):
+            reports = self.run_tasks(end, copy.deepcopy(self.stores))
+            if after == "commit":
+                commit_batch(self.deployment.sink, self.offset["batch"], reports)
+        self.release()
+
+    def _planned(self) -> dict[str, Any]:
+        return self.unfinished or self.reader.latestOffset(self.offset, None)
+
+    def _note(self, kind: str, text: str) -> None:
+        """What Spark writes about the batch."""
+        (self.directory / kind).mkdir(exist_ok=True)
+        (self.directory / kind / str(self.offset["batch"])).write_text(text)
 
     def run_tasks(self, end: dict[str, Any], stores: list[MemoryStore]) -> list[Report]:
         orders = [WorkOrder.from_json(work) for _, work in self.reader.work(self.offset, end)]
