@@ -9,11 +9,19 @@ from collections.abc import Callable, Mapping
 
 from workbench.choosers.base import MakeChooser, MessageChooser
 from workbench.choosers.envelope import IncomingEnvelope
+from workbench.errors.choosers import InvalidChooser
 from workbench.names import SSP
 
 DEFAULT_PRIORITY = 0
 HIGHEST_PRIORITY = 2**31 - 1
 """Of intermediate and of bootstrap streams, unless the user says otherwise: what is in flight precedes what is new."""
+
+
+def checked_priority(value: object) -> int:
+    """A priority that an input may be given: an integer below that of intermediate streams. Raises `InvalidChooser`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value >= HIGHEST_PRIORITY:
+        raise InvalidChooser.priority(value, HIGHEST_PRIORITY)
+    return value
 
 
 class TieredPriorityChooser(MessageChooser):

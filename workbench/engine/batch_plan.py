@@ -80,13 +80,25 @@ class BatchPlan:
     startpoints: list[list[Any]] = field(default_factory=list)
     """Receipts of the startpoints that it brought."""
 
+    order: dict[str, str] = field(default_factory=dict)
+    """Task → the order in which it takes its messages (`choosers.encode_runs`); without one, input by input."""
+    choosers: dict[str, Any] = field(default_factory=dict)
+    """Task → what its chooser goes on from in the next batch."""
+    run_id: str = ""
+    """The run that made the plan."""
+    heads_at_start: Positions = field(default_factory=dict)
+    """Heads and positions when that run began, where a chooser needs them."""
+    started_at: Positions = field(default_factory=dict)
+
     def first(self, stream: str, before: BatchPlan) -> list[int]:
         """Where the batch begins to read, lane by lane, if `before` is the plan before."""
         return self.began.get(stream) or before.positions[stream]
 
     def then(self, positions: Positions, **changes: Any) -> BatchPlan:
         """The plan of the next batch, in the same generation unless `changes` say otherwise."""
-        return replace(self, batch=self.batch + 1, positions=positions, **{"began": {}, "ended": {}, **changes})
+        return replace(
+            self, batch=self.batch + 1, positions=positions, **{"began": {}, "ended": {}, "order": {}, **changes}
+        )
 
     def to_json(self) -> dict[str, Any]:
         kept = asdict(self)

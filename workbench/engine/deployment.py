@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.query import StreamingQuery
 
+from workbench.choosers import ChooserOption, ChooserPolicy
 from workbench.engine import hold
 from workbench.engine.batch_plan import BatchPlan, Positions, Restart
 from workbench.engine.checkpoint import (
@@ -26,13 +27,15 @@ from workbench.engine.checkpoint import (
     tasks_of,
 )
 from workbench.engine.checks import check_sources
+from workbench.engine.choosing import ChooserSettings, settings_for
 from workbench.engine.drains import clean_up_all_runs
+from workbench.engine.lanes import InputLanes
 from workbench.engine.left import Left, left_behind
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
 from workbench.engine.sink import REPORT_SCHEMA, JobSink, SinkSettings
 from workbench.engine.slots import slots
-from workbench.engine.source import InputLanes, JobSource, SourceSettings
+from workbench.engine.source import JobSource, SourceSettings
 from workbench.engine.startpoints import TakenStartpoints, consumed_by, take_startpoints
 from workbench.engine.task import Routing, TaskSettings
 from workbench.errors import InvalidOption
@@ -86,6 +89,8 @@ def deploy(
     checkpoint: str | Path | None = None,
     run_id: str | None = None,
     on_rewind: str | None = None,
+    chooser: ChooserPolicy | ChooserOption = None,
+    batch_size: int | None = None,
 ) -> Run:
     """Start a run and return its handle at once.
 
@@ -100,6 +105,10 @@ def deploy(
         more, with what comes again only. "reset": windows, stores and unread messages between the stages are dropped
         first, also what they hold of partitions that are not moved. Either way time starts anew, so nothing that comes
         again is late. Without it a start that would lead back is refused.
+    chooser: which of a task's inputs of equal priority goes first: "round_robin" (the default), "time_aligned",
+        "starting_alignment", or one of one's own (see `workbench.choosers`).
+    batch_size: with how many messages of one input it stays before it looks at the others. By default turns are long,
+        and single messages where the order is decided by time or by a chooser of one's own: each turn costs about 1 ms.
 
     Raises before anything runs: `UnknownStream`, `UnknownColumn`, `InvalidGraph` (partition counts that do not match),
     `LogInUse` (another run of the same application), `IncompatibleCheckpoint`, `InvalidOption`, `SessionConflict` (a
@@ -118,6 +127,8 @@ def deploy(
         checkpoint=checkpoint,
         run_id=run_id,
         on_rewind=on_rewind,
+        chooser=chooser,
+        batch_size=batch_size,
     )
     try:
         query = _start(deployment, spark, application.name)
@@ -148,12 +159,16 @@ def prepare(
     checkpoint: str | Path | None = None,
     run_id: str | None = None,
     on_rewind: str | None = None,
+    chooser: ChooserPolicy | ChooserOption = None,
+    batch_size: int | None = None,
 ) -> Deployment:
     """All of a deployment that needs no Spark: check the application against the log, lock it, open its checkpoint."""
     started = time.time_ns() // 1_000_000
     run_id = run_id or f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:6]}"
     if max_messages < 1:
         raise InvalidOption.not_positive("max_messages", max_messages)
+    chooses = chooser is not None or batch_size is not None
+    choosing = ChooserSettings.from_options(chooser, batch_size) if chooses else None
     chosen_routing = routing if isinstance(routing, Routing) else Routing(**(routing or {}))
     name, nodes = application.name, application.nodes
     sources = {stream: log.stream(stream).partitions for stream in source_streams(nodes)}
@@ -209,6 +224,7 @@ def prepare(
     except BaseException:
         lock.release()
         raise
+    inputs = _intermediate_first(plan)
     generation = restart.generation if restart else (opened.plan or initial).generation
     return Deployment(
         run_id=run_id,
@@ -225,10 +241,11 @@ def prepare(
             log=str(log.directory),
             checkpoint_id=opened.id,
             slots=list(slots(plan.tasks, hosts)),
-            inputs=_intermediate_first(plan),
+            inputs=inputs,
             initial=initial,
             limit=max_messages,
             restart=restart,
+            chooser=settings_for(choosing, inputs),
         ),
         tasks=TaskSettings(plan, log.segments_directory, run_id, chosen_routing),
         sink=SinkSettings(
@@ -264,8 +281,12 @@ def _start(deployment: Deployment, spark: SparkSession, name: str) -> StreamingQ
 def _intermediate_first(plan: JobPlan) -> list[InputLanes]:
     """The inputs in the order in which a task processes them: intermediate streams have the highest priority."""
     return [
-        InputLanes(read.stream, read.intermediate, read.lanes(plan.tasks))
+        InputLanes(
+            read.stream, read.intermediate, read.lanes(plan.tasks), node.priority, node.bootstrap, node.event_time
+        )
         for read in sorted(plan.inputs, key=lambda read: not read.intermediate)
+        for node in plan.stages[read.stage].inputs
+        if node.stream == read.stream
     ]
 
 

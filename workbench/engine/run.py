@@ -30,6 +30,7 @@ from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry.frames import (
     batches_frame,
     bookkeeping_frame,
+    choices_frame,
     drains_frame,
     end_of_stream_frame,
     watermarks_frame,
@@ -77,6 +78,10 @@ class Record:
     def drains(self) -> pd.DataFrame:
         """The newest drain, SSP by SSP: pending, heard from whom, drained when. See `telemetry.drains_frame`."""
         return drains_frame(self.outline, self._recorded(), self._recorder.open_rows())
+
+    def choices(self) -> pd.DataFrame:
+        """What the chooser took of which SSP, in which order, and why. See `telemetry.choices_frame`."""
+        return choices_frame(self._recorded())
 
     def notifications(self) -> pd.DataFrame:
         """The drain notifications in the metadata store, and what this job makes of each. See `engine.drains`."""

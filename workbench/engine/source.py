@@ -14,8 +14,10 @@ from pyspark.sql.types import StructType
 
 from workbench.drain import DrainMonitor
 from workbench.engine.batch_plan import BatchPlan, DrainOrder, Positions, Restart
+from workbench.engine.choosing import ChooserSettings, Choosing
 from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.hold import is_held, lift
+from workbench.engine.lanes import InputLanes
 from workbench.engine.planning import advance
 from workbench.engine.work import Step, WorkOrder
 from workbench.messages import MAX_TIMESTAMP, ControlRun, DrainMessage, EndOfStreamMessage, WatermarkMessage
@@ -39,16 +41,6 @@ class JobSource(DataSource):
 
 
 @dataclass(frozen=True)
-class InputLanes:
-    """A stream that the job reads, and which task reads which partition of it."""
-
-    stream: str
-    intermediate: bool
-    lanes: list[tuple[int, int]]
-    """(task, partition), in the order of `BatchPlan.positions`."""
-
-
-@dataclass(frozen=True)
 class SourceSettings:
     """What `JobSource` is told by the deployment."""
 
@@ -64,6 +56,8 @@ class SourceSettings:
     """Where a new checkpoint begins."""
     limit: int
     restart: Restart | None = None
+    chooser: ChooserSettings | None = None
+    """None: nothing is to be chosen."""
 
     def options(self) -> dict[str, str]:
         return {"job": json.dumps({**asdict(self), "initial": self.initial.to_json()})}
@@ -71,9 +65,18 @@ class SourceSettings:
     @classmethod
     def from_json(cls, text: str) -> SourceSettings:
         saved = json.loads(text)
-        inputs = [InputLanes(**{**read, "lanes": [tuple(lane) for lane in read["lanes"]]}) for read in saved["inputs"]]
+        inputs = [InputLanes.from_json(read) for read in saved["inputs"]]
+        chooser = None if saved["chooser"] is None else ChooserSettings(**saved["chooser"])
         restart = None if saved["restart"] is None else Restart.from_json(saved["restart"])
-        return cls(**{**saved, "inputs": inputs, "initial": BatchPlan.from_json(saved["initial"]), "restart": restart})
+        return cls(
+            **{
+                **saved,
+                "inputs": inputs,
+                "initial": BatchPlan.from_json(saved["initial"]),
+                "restart": restart,
+                "chooser": chooser,
+            }
+        )
 
 
 class JobReader(_SimpleStreamReaderWrapper):
@@ -88,6 +91,7 @@ class JobReader(_SimpleStreamReaderWrapper):
         self._settings = settings
         self._log = StreamLog(settings.log, create=False)
         self._monitor = DrainMonitor(self._log.metadata, settings.run_id)
+        self._choosing = None if settings.chooser is None else Choosing(self._log, settings.inputs, settings.chooser)
 
     def initialOffset(self) -> dict[str, Any]:
         return self._settings.initial.to_json()
@@ -122,12 +126,11 @@ class JobReader(_SimpleStreamReaderWrapper):
         restart = self._settings.restart
         if restart is not None and restart.token != before.restarted:
             return self._restarted(before, restart)
-        heads = self._heads()
-        ahead = self._advance(before.positions, heads, draining=drain is not None)
+        plan = self._admitted(before, before.positions, self._heads(), draining=drain is not None)
         if drain is not None and before.drain is None:
             lift(self._log.metadata, self._settings.job)
-            return before.then(ahead, drain=drain)
-        return before if ahead == before.positions else before.then(ahead)
+            return replace(plan, drain=drain)
+        return before if plan.positions == before.positions else plan
 
     def _drain_order(self) -> DrainOrder | None:
         notification = self._monitor.poll()
@@ -152,8 +155,8 @@ class JobReader(_SimpleStreamReaderWrapper):
         for stream, moves in restart.moves.items():
             for lane, offset in moves.items():
                 began[stream][lane] = offset
-        plan = before.then(
-            self._advance(began, heads),
+        plan = replace(
+            self._admitted(before, began, heads),
             began={stream: lanes for stream, lanes in began.items() if lanes != before.positions[stream]},
             restarted=restart.token,
             startpoints=restart.startpoints,
@@ -177,9 +180,20 @@ class JobReader(_SimpleStreamReaderWrapper):
             stream: sorted({*known.get(stream, ()), *restart.ended.get(stream, ())}) for stream in known | restart.ended
         }
 
-    def _advance(self, positions: Positions, heads: Positions, *, draining: bool = False) -> Positions:
-        intermediate = frozenset(read.stream for read in self._settings.inputs if read.intermediate)
-        return advance(positions, heads, intermediate=intermediate, limit=self._settings.limit, draining=draining)
+    def _admitted(
+        self, before: BatchPlan, positions: Positions, heads: Positions, *, draining: bool = False
+    ) -> BatchPlan:
+        """The plan of a batch that reads from `positions` on: how far each lane comes, and in which order."""
+        limit = self._settings.limit
+        if self._choosing is None:
+            intermediate = frozenset(read.stream for read in self._settings.inputs if read.intermediate)
+            return before.then(advance(positions, heads, intermediate=intermediate, limit=limit, draining=draining))
+        if before.run_id != self._settings.run_id:
+            before = replace(
+                before, run_id=self._settings.run_id, heads_at_start=heads, started_at=positions, choosers={}
+            )
+        chosen = self._choosing.plan(before, positions, heads, limit=limit, draining=draining)
+        return before.then(chosen.positions, order=chosen.order, choosers=chosen.choosers)
 
     def _heads(self) -> Positions:
         """Per stream and lane the head of the partition that is read."""
@@ -208,13 +222,20 @@ class JobReader(_SimpleStreamReaderWrapper):
                     assert plan.drain is not None
                     message = DrainMessage(plan.drain.run_id)
                     refs.append(_control(last[lane], WatermarkMessage(MAX_TIMESTAMP), message))
-                if refs:
-                    steps.setdefault(task, []).append(Step(read.stream, partition, refs))
+                if refs or str(task) in plan.order:
+                    steps.setdefault(task, []).append(Step(read.stream, partition, refs, first[lane]))
         return [
             (
                 slots[task],
                 WorkOrder(
-                    task, before.batch, steps[task], plan.generation, plan.reset, plan.restarted, plan.drain
+                    task,
+                    before.batch,
+                    steps[task],
+                    plan.generation,
+                    plan.reset,
+                    plan.restarted,
+                    plan.drain,
+                    plan.order.get(str(task), ""),
                 ).to_json(),
             )
             for task in sorted(steps)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,11 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from workbench.choosers.runs import decode_runs
 from workbench.engine.batch import Batch
 from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.operator import Operator, OperatorState
 from workbench.engine.operators import OPERATORS, InputOperator
 from workbench.engine.outbox import Outbox
+from workbench.engine.reading import Lane, Part, joined
 from workbench.engine.work import Report, Step, WorkOrder
 from workbench.errors import UnknownColumn
 from workbench.graph.nodes import Input
@@ -34,7 +36,7 @@ from workbench.messages import (
 )
 from workbench.names import LOG_SYSTEM, SSP, task_name
 from workbench.reconciliation import Aggregator, Reconciliation, aggregate_partition
-from workbench.systems.log.segments import SegmentWriter, read_ref
+from workbench.systems.log.segments import SegmentWriter
 from workbench.times import NO_TIME, event_times
 from workbench.windows import ChunkStore
 
@@ -106,10 +108,13 @@ class Task:
             self.index, self.order.batch, generation=self.order.generation, restarted=self.order.restarted, drain=drain
         )
         messages = dict.fromkeys(self.inputs, 0)
-        for step in self.order.steps:
+        for step, parts in self._in_order():
             before = report.input_messages
-            self._process(step, report)
+            self._process(step, parts, report)
             messages[step.stream] += report.input_messages - before
+        if self.order.runs:
+            lanes = [[step.stream, step.partition, step.first] for step in self.order.steps]
+            report.choices = {"lanes": lanes, "runs": self.order.runs}
         self._send_control_messages()
         for operator in self.operators.values():
             operator.finish_batch()
@@ -182,10 +187,21 @@ class Task:
 
     # Input: rows and control messages of one SSP.
 
-    def _process(self, step: Step, report: Report) -> None:
+    def _in_order(self) -> Iterator[tuple[Step, Iterable[Part]]]:
+        """What is to be processed, step by step, or as it was chosen; then what the source itself says at the end."""
+        segments = self.settings.segments
+        if not self.order.runs:
+            yield from ((step, joined(segments, step)) for step in self.order.steps)
+            return
+        lanes = [Lane(segments, step) for step in self.order.steps]
+        for run in decode_runs(self.order.runs):
+            yield self.order.steps[run.lane], lanes[run.lane].take(run.count)
+        yield from ((step, lane.rest()) for step, lane in zip(self.order.steps, lanes, strict=True))
+
+    def _process(self, step: Step, parts: Iterable[Part], report: Report) -> None:
         stream = self.inputs[step.stream]
         try:
-            for part in _joined(self.settings.segments, step):
+            for part in parts:
                 if isinstance(part, pa.Table):
                     report.input_messages += len(part)
                     self._process_rows(stream, part)
@@ -341,18 +357,3 @@ def _ends(reconciliation: Reconciliation) -> set[str]:
 def _drains(reconciliation: Reconciliation) -> set[str]:
     """Upstream tasks whose drain was heard; "source" for a direct one."""
     return reconciliation.drains.tasks | ({"source"} if reconciliation.drains.direct else set())
-
-
-def _joined(segments: Path, step: Step) -> Iterator[pa.Table | ControlRun]:
-    """A step's rows and runs of control messages in offset order, neighbouring rows joined into one table."""
-    tables: list[pa.Table] = []
-    for ref in step.refs:
-        if "ctl" in ref:
-            if tables:
-                yield pa.concat_tables(tables, promote_options="permissive")
-                tables = []
-            yield ControlRun.from_json(ref["ctl"])
-        else:
-            tables.append(read_ref(segments, ref))
-    if tables:
-        yield pa.concat_tables(tables, promote_options="permissive")

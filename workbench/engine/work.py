@@ -16,6 +16,8 @@ class Step:
     stream: str
     partition: int
     refs: list[dict[str, Any]]
+    first: int = 0
+    """The offset at which it begins."""
 
 
 @dataclass(frozen=True)
@@ -32,17 +34,19 @@ class WorkOrder:
     """Token of the `Restart` that this batch or one before it has taken."""
     drain: DrainOrder | None = None
     """The drain that the job is in."""
+    runs: str = ""
+    """The order that was chosen (`choosers.encode_runs`; its lanes are the steps); without one, step by step."""
 
     def to_json(self) -> str:
-        steps = [[step.stream, step.partition, step.refs] for step in self.steps]
+        steps = [[step.stream, step.partition, step.refs, step.first] for step in self.steps]
         drain = None if self.drain is None else asdict(self.drain)
-        return json.dumps([self.task, self.batch, steps, self.generation, self.reset, self.restarted, drain])
+        return json.dumps([self.task, self.batch, steps, self.generation, self.reset, self.restarted, drain, self.runs])
 
     @classmethod
     def from_json(cls, text: str) -> WorkOrder:
-        task, batch, steps, generation, reset, restarted, drain = json.loads(text)
+        task, batch, steps, generation, reset, restarted, drain, runs = json.loads(text)
         order = None if drain is None else DrainOrder(**drain)
-        return cls(task, batch, [Step(*step) for step in steps], generation, reset, restarted, order)
+        return cls(task, batch, [Step(*step) for step in steps], generation, reset, restarted, order, runs)
 
 
 @dataclass
@@ -61,6 +65,8 @@ class Report:
     restarted: str = ""
     drain: dict[str, Any] | None = None
     """The drain that the job is in, as `DrainOrder` has it."""
+    choices: dict[str, Any] | None = None
+    """The order that was chosen: `lanes` as [stream, partition, first offset], and `runs` as in the work order."""
     done: str = ""
     """"ended" when all inputs of the task have ended, "drained" when a drain was needed for that; else empty."""
     inputs: dict[str, dict[str, Any]] = field(default_factory=dict)

@@ -11,6 +11,10 @@ class InvalidChooser(TidemarkError, ValueError):
     """A chooser that can not be configured so."""
 
     @classmethod
+    def priority(cls, value: object, highest: int) -> InvalidChooser:
+        return cls(f"A priority is an integer below {highest:,} (that of streams between stages), not {value!r}.")
+
+    @classmethod
     def unknown(cls, name: str, known: Sequence[str]) -> InvalidChooser:
         return cls(
             f"There is no chooser {name!r}. There are: {', '.join(map(repr, known))}. One of your own can be a subclass of"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
+from workbench.choosers.tiers import checked_priority
 from workbench.errors import InvalidGraph
 from workbench.graph import nodes
 from workbench.graph.expressions import checked_expression
@@ -22,6 +23,7 @@ from workbench.windows.durations import Duration, milliseconds
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from workbench.choosers import ChooserOption, ChooserPolicy
     from workbench.engine.run import Run
     from workbench.engine.task import Routing
     from workbench.graph.picture import Picture
@@ -48,6 +50,8 @@ class Application:
         event_time: str | None = None,
         out_of_orderness: Duration = 0,
         max_ahead: Duration | None = None,
+        priority: int = 0,
+        bootstrap: bool = False,
     ) -> MessageStream:
         """Read a stream of the log.
 
@@ -55,6 +59,10 @@ class Application:
         watermark is the largest event time read minus `out_of_orderness` (a duration: "2h", timedelta, or milliseconds);
         without `event_time` the input moves the watermark only when it ends. `max_ahead` bounds how far one batch may
         push the watermark of a partition ahead, so that one row from the future does not make everything late.
+
+        `priority`: a task takes of a lower one only what the higher ones leave of what a batch admits. `bootstrap`: no
+        source that is not is read until this one has been read as far as it went when the run started, in every task.
+        See `workbench.choosers`.
         """
         declared = nodes.Input(
             len(self.nodes),
@@ -64,6 +72,8 @@ class Application:
             event_time=event_time,
             out_of_orderness=milliseconds(out_of_orderness, "out_of_orderness"),
             max_ahead=None if max_ahead is None else milliseconds(max_ahead, "max_ahead"),
+            priority=checked_priority(priority),
+            bootstrap=bool(bootstrap),
         )
         for node in self.nodes:
             if isinstance(node, nodes.Input) and node.stream == stream:
@@ -87,6 +97,8 @@ class Application:
         checkpoint: str | Path | None = None,
         run_id: str | None = None,
         on_rewind: str | None = None,
+        chooser: ChooserPolicy | ChooserOption = None,
+        batch_size: int | None = None,
     ) -> Run:
         """Start a run of this application and return its handle at once: `workbench.engine.deploy`, which says more.
 
@@ -95,6 +107,8 @@ class Application:
         routing: "broadcast" or "aggregate" for each kind of control message, as `Routing` or as a mapping.
         checkpoint: a directory of one's own for the checkpoint; by default one in the log's directory.
         run_id: names this deployment; by default a new unique one.
+        chooser: "round_robin", "time_aligned", "starting_alignment", or one of one's own (see `workbench.choosers`).
+        batch_size: how many messages a task takes of one input before it looks at the others.
         on_rewind: "keep" or "reset": what becomes of windows and stores when a startpoint leads back.
         """
         from workbench.engine import deploy
@@ -109,6 +123,8 @@ class Application:
             checkpoint=checkpoint,
             run_id=run_id,
             on_rewind=on_rewind,
+            chooser=chooser,
+            batch_size=batch_size,
         )
 
     def picture(self) -> Picture:

@@ -35,13 +35,16 @@ class Input(Node):
     """Reads a stream. Where `produced_by` is set, it is an intermediate stream of this application.
 
     `out_of_orderness` and `max_ahead` are milliseconds; the first makes source watermarks from `event_time`, the second
-    bounds how far one batch may push the watermark ahead (None: no bound).
+    bounds how far one batch may push the watermark ahead (None: no bound). Higher `priority` goes first; other sources wait
+    until a `bootstrap` stream has been read as far as it went when the run started.
     """
 
     stream: str = ""
     event_time: str | None = None
     out_of_orderness: int = 0
     max_ahead: int | None = None
+    priority: int = 0
+    bootstrap: bool = False
     produced_by: Node | None = None
 
     @property

@@ -30,6 +30,10 @@ _DRAINS = {
     "heard": "int64", "expected": "int64", "heard_from": "str", "owed_by": "str", "open_rows": "int64", "requested": _TIME,
     "seen": _TIME, "drained_at": _TIME, "batch": "Int64",
 }  # fmt: skip
+_CHOICES = {
+    "batch": "int64", "time": _TIME, "task": "str", "position": "int64", "stream": "str", "partition": "int64",
+    "offset": "int64", "messages": "int64", "why": "str",
+}  # fmt: skip
 _BATCHES = {
     "batch": "int64", "time": _TIME, "seconds": "float64", "input_messages": "int64", "passed_messages": "int64", "control_messages": "int64",
     "control_sent": "int64", "output_messages": "int64", "late_messages": "int64", "messages_per_second": "float64",
@@ -237,6 +241,42 @@ def drains_frame(
                 )
             )
     return _frame(rows, _DRAINS)
+
+
+def choices_frame(batches: Iterable[BatchRecord]) -> pd.DataFrame:
+    """What the chooser took, one row for each run of messages of one SSP, in the order taken.
+
+    `position` counts the messages that the task took before it in the batch, `offset` is that of the run's first message,
+    `why` says what decided. Empty where nothing was to be chosen.
+    """
+    from workbench.choosers.runs import decode_runs
+
+    rows = []
+    for batch in batches:
+        for report in batch.reports:
+            choices = report.get("choices")
+            if choices is None:
+                continue
+            taken = [0] * len(choices["lanes"])
+            position = 0
+            for run in decode_runs(choices["runs"]):
+                stream, partition, first = choices["lanes"][run.lane]
+                rows.append(
+                    (
+                        batch.batch,
+                        batch.committed,
+                        task_name(report["task"]),
+                        position,
+                        stream,
+                        partition,
+                        first + taken[run.lane],
+                        run.count,
+                        run.why,
+                    )
+                )
+                taken[run.lane] += run.count
+                position += run.count
+    return _frame(rows, _CHOICES)
 
 
 def in_generations(
