@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -168,14 +168,18 @@ class JobReader(_SimpleStreamReaderWrapper):
             generation=restart.generation,
             reset=restart.generation if restart.reset else before.reset,
             drain=None,
-            ended=self._ended_lanes(restart),
+            ended=self._ended_lanes(restart, before.positions),
             barrier={stream: heads[stream] for stream in intermediate},
         )
 
-    def _ended_lanes(self, restart: Restart) -> dict[str, list[int]]:
-        """Source lanes whose end was heard and that stay where they are. Asked when all batches before are committed."""
+    def _ended_lanes(self, restart: Restart, positions: Positions) -> dict[str, list[int]]:
+        """Source lanes whose end was heard and is not read again. Asked when all batches before are committed."""
         recorder = Recorder(self._log, self._settings.job, self._settings.checkpoint_id)
-        known = ended_lanes(self._settings.inputs, recorder.bookkeeping(), restart.moves)
+        back = {
+            stream: {lane for lane, offset in moves.items() if offset < positions[stream][lane]}
+            for stream, moves in restart.moves.items()
+        }
+        known = ended_lanes(self._settings.inputs, recorder.bookkeeping(), back)
         return {
             stream: sorted({*known.get(stream, ()), *restart.ended.get(stream, ())}) for stream in known | restart.ended
         }
@@ -251,16 +255,16 @@ class JobReader(_SimpleStreamReaderWrapper):
 
 
 def ended_lanes(
-    inputs: Sequence[InputLanes], bookkeeping: dict[int, dict[str, Any]], moves: dict[str, dict[int, int]]
+    inputs: Sequence[InputLanes], bookkeeping: dict[int, dict[str, Any]], back: Mapping[str, Collection[int]]
 ) -> dict[str, list[int]]:
-    """Source stream → lanes that have ended, by the tasks' bookkeeping, and are not moved."""
+    """Source stream → lanes that have ended, by the tasks' bookkeeping, and are not moved back."""
     found: dict[str, list[int]] = {}
     for read in inputs:
         if read.intermediate:
             continue
         for lane, (task, _) in enumerate(read.lanes):
             end = bookkeeping.get(task, {}).get(read.stream, {}).get("end", {})
-            if (end.get("direct") or end.get("agreed")) and lane not in moves.get(read.stream, {}):
+            if (end.get("direct") or end.get("agreed")) and lane not in back.get(read.stream, ()):
                 found.setdefault(read.stream, []).append(lane)
     return found
 
