@@ -161,14 +161,15 @@ class JobReader(_SimpleStreamReaderWrapper):
             restarted=restart.token,
             startpoints=restart.startpoints,
         )
+        skipped = self._skipped_ends(restart.moves, heads)
         if restart.generation == before.generation:
-            return plan
+            return replace(plan, ended=skipped)
         return replace(
             plan,
             generation=restart.generation,
             reset=restart.generation if restart.reset else before.reset,
             drain=None,
-            ended=self._ended_lanes(restart, before.positions),
+            ended=_both(self._ended_lanes(restart, before.positions), skipped),
             barrier={stream: heads[stream] for stream in intermediate},
         )
 
@@ -179,10 +180,17 @@ class JobReader(_SimpleStreamReaderWrapper):
             stream: {lane for lane, offset in moves.items() if offset < positions[stream][lane]}
             for stream, moves in restart.moves.items()
         }
-        known = ended_lanes(self._settings.inputs, recorder.bookkeeping(), back)
-        return {
-            stream: sorted({*known.get(stream, ()), *restart.ended.get(stream, ())}) for stream in known | restart.ended
-        }
+        return _both(ended_lanes(self._settings.inputs, recorder.bookkeeping(), back), restart.ended)
+
+    def _skipped_ends(self, moves: Mapping[str, Mapping[int, int]], heads: Positions) -> dict[str, list[int]]:
+        """Source lanes that a startpoint has moved behind the end of their partition: it is said, as nobody reads it."""
+        found: dict[str, list[int]] = {}
+        for read in self._settings.inputs:
+            at_head = [lane for lane, to in moves.get(read.stream, {}).items() if to == heads[read.stream][lane]]
+            if at_head and not read.intermediate:
+                ended = self._log.stream(read.stream).ended()
+                found[read.stream] = [lane for lane in at_head if ended[read.lanes[lane][1]]]
+        return found
 
     def _admitted(
         self, before: BatchPlan, positions: Positions, heads: Positions, *, draining: bool = False
@@ -267,6 +275,10 @@ def ended_lanes(
             if (end.get("direct") or end.get("agreed")) and lane not in back.get(read.stream, ()):
                 found.setdefault(read.stream, []).append(lane)
     return found
+
+
+def _both(one: Mapping[str, list[int]], other: Mapping[str, list[int]]) -> dict[str, list[int]]:
+    return {stream: sorted({*one.get(stream, ()), *other.get(stream, ())}) for stream in one.keys() | other.keys()}
 
 
 def _control(offset: int, *messages: WatermarkMessage | EndOfStreamMessage | DrainMessage) -> Ref:
