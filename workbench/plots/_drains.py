@@ -69,8 +69,8 @@ def drains(frame: pd.DataFrame) -> go.Figure:
 
     A solid bar runs from when the drain was seen to when the task had drained (a star); a hatched one is still pending,
     and its symbol tells whether none, some or all of the markers have been heard. To the right of each row stands of how
-    many upstream tasks the marker (or the end) was heard. Tasks that had ended before are a tick. Raises `UnknownColumn`
-    if the frame is not one of drains.
+    many upstream tasks the marker (or the end) was heard; "told" is a task to which another one passed that on. A tick is
+    a task that had ended before. Raises `UnknownColumn` if the frame is not one of drains.
     """
     if frame.empty:
         return nothing(QUESTION, "no drain recorded yet" if "owed_by" in frame.columns else "nothing recorded yet")
@@ -121,9 +121,9 @@ def _stage(figure: go.Figure, drain: Drain, stage: DrainStage, scale: _Scale, ro
         ticktext=[label(stage.tasks[index], 24) for index in every[::step].tolist()], row=row, col=1,
     )  # fmt: skip
     for index in every[::step].tolist():
-        pending = stage.state[index] > DRAINED
+        pending, heard = stage.state[index] > DRAINED, _heard(stage, index)
         figure.add_annotation(
-            text=f"{'<b>' if pending else ''}{stage.heard[index]} of {stage.expected[index]}{'</b>' if pending else ''}",
+            text=f"<b>{heard}</b>" if pending else heard,
             xref=f"x{axis} domain", yref=f"y{axis}", x=1, y=index, xanchor="left", xshift=8, showarrow=False,
             font={"size": 11, "color": INK if pending else QUIET},
         )  # fmt: skip
@@ -220,6 +220,15 @@ def _summary(stage: DrainStage) -> str:
     return f"{count} task{'s' if count != 1 else ''}: {', '.join(parts)}"
 
 
+def _was_told(stage: DrainStage, index: int) -> bool:
+    """Done without having heard everybody: with aggregate routing, one task hears all and tells the others."""
+    return bool(stage.state[index] <= DRAINED and stage.heard[index] < stage.expected[index])
+
+
+def _heard(stage: DrainStage, index: int) -> str:
+    return "told" if _was_told(stage, index) else f"{stage.heard[index]} of {stage.expected[index]}"
+
+
 def _hover(drain: Drain, stage: DrainStage, index: int) -> str:
     state = int(stage.state[index])
     lines = [f"<b>{label(stage.tasks[index], 40)}</b> · {label(stage.name, 60)}"]
@@ -230,7 +239,10 @@ def _hover(drain: Drain, stage: DrainStage, index: int) -> str:
         lines.append(f"<b>drained</b> in batch {stage.batch[index]}, {took} after the request")
     else:
         lines.append(f"<b>had ended before</b>, in batch {stage.batch[index]}")
-    lines.append(f"heard from {stage.heard[index]} of {stage.expected[index]}")
+    if _was_told(stage, index):
+        lines.append("told by the task that hears all upstream tasks for the others")
+    else:
+        lines.append(f"heard {_heard(stage, index)} upstream tasks")
     if stage.owed_by[index]:
         lines.append(f"owed by {label(stage.owed_by[index], 120)}")
     rows = int(stage.open_rows[index])
