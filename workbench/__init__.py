@@ -23,7 +23,15 @@ if TYPE_CHECKING:
     from workbench.errors import TidemarkError
     from workbench.graph import Application
     from workbench.messages import DrainMessage, EndOfStreamMessage, WatermarkMessage
+    from workbench.names import SSP
     from workbench.session import local_session, stop_session
+    from workbench.startpoints import (
+        StartpointManager,
+        StartpointOldest,
+        StartpointSpecific,
+        StartpointTimestamp,
+        StartpointUpcoming,
+    )
     from workbench.systems.log import StreamLog
     from workbench.windows import quantile, sliding, tumbling
     from workbench.windows import session as session_window
@@ -36,6 +44,12 @@ _HOME = {
     "EndOfStreamMessage": "workbench.messages",
     "Routing": "workbench.engine.task",
     "Run": "workbench.engine.run",
+    "SSP": "workbench.names",
+    "StartpointManager": "workbench.startpoints",
+    "StartpointOldest": "workbench.startpoints",
+    "StartpointSpecific": "workbench.startpoints",
+    "StartpointTimestamp": "workbench.startpoints",
+    "StartpointUpcoming": "workbench.startpoints",
     "StreamLog": "workbench.systems.log",
     "TidemarkError": "workbench.errors",
     "WatermarkMessage": "workbench.messages",
@@ -51,11 +65,17 @@ _HOME = {
 }
 
 __all__ = [
+    "SSP",
     "Application",
     "DrainMessage",
     "EndOfStreamMessage",
     "Routing",
     "Run",
+    "StartpointManager",
+    "StartpointOldest",
+    "StartpointSpecific",
+    "StartpointTimestamp",
+    "StartpointUpcoming",
     "StreamLog",
     "TidemarkError",
     "WatermarkMessage",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -22,10 +23,12 @@ from workbench.engine.drains import clean_up_all_runs, explain_drain, in_flight_
 from workbench.engine.failures import Failure, from_trace, of_lost_jvm
 from workbench.engine.hold import Hold
 from workbench.engine.left import ABANDONED
+from workbench.engine.startpoints import preview_startpoints
 from workbench.errors import DrainTimeout, InvalidOption, NotRunning, RunFailed, RunTimeout, UnknownTask
 from workbench.graph.stages import JobOutline, JobPlan
-from workbench.names import task_index, task_name
+from workbench.names import SSP, task_index, task_name
 from workbench.progress import ProgressSnapshot, progress_for
+from workbench.startpoints import Request, Startpoint
 from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry.frames import (
     batches_frame,
@@ -86,6 +89,14 @@ class Record:
     def notifications(self) -> pd.DataFrame:
         """The drain notifications in the metadata store, and what this job makes of each. See `engine.drains`."""
         return notifications_frame(self.log.metadata, self.last_run.run_id)
+
+    def preview_startpoints(self, more: Mapping[SSP, Startpoint] | Iterable[Request] = ()) -> pd.DataFrame:
+        """What the next start would make of the startpoints there are, and of `more` as if they were written.
+
+        One row for each startpoint and task: current and resolved offset, how many messages are `replayed` or `skipped`,
+        and whether it applies. While a run is on, its position is that of its newest plan. See `startpoints.PreviewRow`.
+        """
+        return preview_startpoints(self.log, self.last_run.job, more)
 
     def explain_drain(self) -> list[str]:
         """In sentences, what a drain still waits for, stage by stage; empty if there is no drain or it is done."""

@@ -1,18 +1,23 @@
-"""Startpoints at a deployment: taken, resolved and checked before anything runs; and where an application is now."""
+"""Startpoints at a deployment: taken, resolved and checked before anything runs; and what the next one would take."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from workbench.engine.batch_plan import BatchPlan
 from workbench.errors import InvalidOption, RewindUndecided
 from workbench.graph.stages import InputStream
 from workbench.names import LOG_SYSTEM, SSP, task_name
-from workbench.startpoints import Receipt, StartpointManager, rewinds
+from workbench.startpoints import Receipt, Request, Startpoint, StartpointManager, preview_frame, rewinds
+from workbench.startpoints.model import now
 from workbench.startpoints.preview import Consumers
 from workbench.systems.log import StreamLog
-from workbench.systems.log.startpoints import resolve_on
+from workbench.systems.log.startpoints import preview_on, resolve_on
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ON_REWIND = ("keep", "reset")
 
@@ -78,6 +83,35 @@ def take_startpoints(
         rewinds=bool(back),
         notices=tuple(taken.notices()),
     )
+
+
+def preview_startpoints(
+    log: StreamLog, application: str, more: Mapping[SSP, Startpoint] | Iterable[Request] = ()
+) -> pd.DataFrame:
+    """What the next start would make of the startpoints there are, and of `more` as if they were written.
+
+    One row for each startpoint and task, with the columns of `startpoints.PreviewRow`. Nothing is written. Raises
+    `UnknownApplication` where nothing is known of its positions.
+    """
+    from workbench.engine.record import current_positions, open_record  # both are built on runs, as runs on this
+
+    requests = [Request(*each) for each in more.items()] if isinstance(more, Mapping) else list(more)
+    replaced = {(request.ssp, request.task) for request in requests}
+    outline = open_record(log, application).outline
+    plan = BatchPlan(0, current_positions(log, application))
+    manager = StartpointManager(log, application)
+    with log.reading():
+        stored, (taken, broken) = manager.all(), manager.fan_outs()
+        others = [request for request in stored.requests if (request.ssp, request.task) not in replaced]
+        rows = preview_on(
+            log,
+            lane_positions(outline.inputs, outline.tasks, plan),
+            [*others, *requests],
+            taken,
+            at=now(),
+            unreadable=[*stored.unreadable, *broken],
+        )
+    return preview_frame(rows)
 
 
 def lane_positions(inputs: Sequence[InputStream], tasks: int, plan: BatchPlan) -> Consumers:
