@@ -215,7 +215,6 @@ def test_a_choice_that_is_none_is_refused_before_anything_is_taken(log: StreamLo
     assert len(StartpointManager(log, "hourly").all().fresh) == 1
 
 
-@pytest.mark.xfail(strict=True, reason="nobody says the end of a lane that is moved to where it is")
 def test_a_finished_partition_that_is_sent_to_its_head_does_not_hold_up_a_rewind_of_another(log: StreamLog) -> None:
     tables = events(200, partitions=2, disorder_ms=0)
     write_events(log, tables)
@@ -228,7 +227,6 @@ def test_a_finished_partition_that_is_sent_to_its_head_does_not_hold_up_a_rewind
     assert_panes(panes(log, since), tables[1].slice(40).to_pandas())
 
 
-@pytest.mark.xfail(strict=True, reason="nobody says the end of a lane that is moved behind it")
 @pytest.mark.parametrize("rewound", [False, True], ids=["alone", "beside a rewind"])
 def test_a_partition_whose_end_is_skipped_has_ended(log: StreamLog, rewound: bool) -> None:
     tables = events(200, partitions=2, disorder_ms=0)
