@@ -44,7 +44,7 @@ FULL = Scale(
     drain_tasks=(4, 16, 64),
     drain_stages=(1, 2, 4),
     drain_backlog=240_000,
-    drain_repeats=3,
+    drain_repeats=2,
 )
 
 QUICK = Scale(
