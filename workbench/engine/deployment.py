@@ -7,7 +7,7 @@ import uuid
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pyspark.errors import AnalysisException
@@ -219,7 +219,12 @@ def prepare(
         recorder.start_run(
             run_id,
             started,
-            {"checkpoint_id": opened.id, "checkpoint": str(directory.absolute()), "outline": plan.outline.to_json()},
+            {
+                "checkpoint_id": opened.id,
+                "checkpoint": str(directory.absolute()),
+                "outline": plan.outline.to_json(),
+                "routing": asdict(chosen_routing),
+            },
         )
     except BaseException:
         lock.release()

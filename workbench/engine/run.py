@@ -80,7 +80,9 @@ class Record:
 
     def drains(self) -> pd.DataFrame:
         """The newest drain, SSP by SSP: pending, heard from whom, drained when. See `telemetry.drains_frame`."""
-        return drains_frame(self.outline, self._recorded(), self._recorder.open_rows())
+        return drains_frame(
+            self.outline, self._recorded(), self._recorder.open_rows(), self.last_run.plan["routing"]["drain"]
+        )
 
     def choices(self) -> pd.DataFrame:
         """What the chooser took of which SSP, in which order, and why. See `telemetry.choices_frame`."""

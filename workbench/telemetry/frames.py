@@ -14,6 +14,7 @@ import pandas as pd
 from workbench.graph.stages import JobOutline
 from workbench.messages import MAX_TIMESTAMP
 from workbench.names import task_name
+from workbench.reconciliation import aggregate_partition
 from workbench.telemetry.recorder import BatchRecord
 
 _TIME = "datetime64[ms, UTC]"
@@ -188,13 +189,17 @@ def bookkeeping_frame(outline: JobOutline, bookkeeping: Mapping[int, Mapping[str
 
 
 def drains_frame(
-    outline: JobOutline, batches: Iterable[BatchRecord], open_rows: Mapping[int, int] | None = None
+    outline: JobOutline,
+    batches: Iterable[BatchRecord],
+    open_rows: Mapping[int, int] | None = None,
+    routing: str = "broadcast",
 ) -> pd.DataFrame:
     """The newest drain: one row for each SSP of each task, in the order of the stages. Empty if there was none.
 
     `pending` until the SSP has drained or ended; `heard_from` and `owed_by` name upstream tasks ("source": the marker that
     the job itself puts behind what it admitted), `heard` of `expected` is their number; `requested`, `seen` and
-    `drained_at` are times, `batch` the one in which it drained; `open_rows` is what the task still holds.
+    `drained_at` are times, `batch` the one in which it drained; `open_rows` is what the task still holds. By `routing`
+    "aggregate" the owner of one partition hears from all upstream tasks, and the others hear from that task.
     """
     newest: BatchRecord | None = None
     heard: dict[tuple[int, str], dict[str, None]] = {}
@@ -219,6 +224,10 @@ def drains_frame(
         for task, partition in read.lanes(outline.tasks):
             said = list(heard.get((task, read.stream), ()))
             expected = list(read.upstream_tasks) or ["source"]
+            owner = aggregate_partition(read.stream, read.partitions)
+            if read.intermediate and routing == "aggregate" and partition != owner:
+                expected = [task_name(owner)]
+                said = [expected[0] if name == "source" else name for name in said]
             batch_done, time = finished.get((task, read.stream), (None, None))
             owed = [] if batch_done is not None else [name for name in expected if name not in said]
             rows.append(
