@@ -167,9 +167,17 @@ def test_hovering_tells_who_owes_what_the_task_holds_and_when_it_was_done() -> N
     assert "<b>Partition 1</b>" in partly and "still pending" in partly and "heard 1 of 2 upstream tasks" in partly
     assert "owed by Partition 1" in partly and "holds 1,234 rows" in partly
     assert "holds 1 row<" in hover(figure, WAITING) + "<"
-    assert "drained</b> in batch 7, 1 s after the request" in hover(figure, DRAINED)
+    assert "drained</b> in batch 7, 1.0 s after the request" in hover(figure, DRAINED)
     assert "owed by" not in hover(figure, DRAINED)
     assert "had ended before</b>, in batch 7" in hover(figure, BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.62, "620 ms"), (1.64, "1.6 s"), (12.3, "12 s"), (125.0, "2 min 5 s")]
+)
+def test_how_long_it_took_is_told_as_exactly_as_matters(seconds: float, words: str) -> None:
+    subtitle = plots.drains(frame([Row(done=seconds, heard=1, expected=1)])).layout.title.subtitle.text
+    assert subtitle == f"Everything has drained, {words} after it was requested at 2024-05-01 10:00:00 UTC."
 
 
 def test_a_task_that_another_one_told_is_not_shown_as_one_that_heard_nobody() -> None:

@@ -206,7 +206,12 @@ def _subtitle(drain: Drain, scale: _Scale) -> str:
     if drain.pending:
         verb = "is" if drain.pending == 1 else "are"
         return f"{drain.pending:,} of {drain.tasks:,} {verb} pending; {asked}."
-    return f"Everything has drained, {duration(drain.last_ms)} after it was {asked}."
+    return f"Everything has drained, {_took(drain.last_ms)} after it was {asked}."
+
+
+def _took(milliseconds: float) -> str:
+    """As `duration`, but to a tenth where a second makes a difference."""
+    return f"{milliseconds / 1000:.1f} s" if 1_000 <= milliseconds < 10_000 else duration(milliseconds)
 
 
 def _summary(stage: DrainStage) -> str:
@@ -235,7 +240,7 @@ def _hover(drain: Drain, stage: DrainStage, index: int) -> str:
     if state > DRAINED:
         lines.append("<b>still pending</b>")
     elif state == DRAINED:
-        took = duration(float(stage.done_ms[index]))
+        took = _took(float(stage.done_ms[index]))
         lines.append(f"<b>drained</b> in batch {stage.batch[index]}, {took} after the request")
     else:
         lines.append(f"<b>had ended before</b>, in batch {stage.batch[index]}")
