@@ -176,7 +176,7 @@ run
 asked = time.monotonic()
 run.drain(wait=False)
 moments: list[pd.DataFrame] = []  # one for each batch while the drain goes on
-while run.status in ("running", "draining"):
+while run.status in ("running", "draining") and time.monotonic() < asked + timeout_s:
     drains = run.drains()
     if drains["pending"].any() and not any(drains.equals(moment) for moment in moments):
         moments.append(drains)
