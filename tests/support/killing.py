@@ -21,6 +21,7 @@ from pathlib import Path
 import psutil
 
 from workbench.drain import NAMESPACE
+from workbench.startpoints import FAN_OUT_NAMESPACE
 from workbench.systems.log import StreamLog
 
 EVENTS = ("plan", "write", "state", "commit", "done")
@@ -32,6 +33,9 @@ START_EVENTS = ("lock", "identity", "recorded", "query")
 
 DRAIN_EVENTS = ("drained", "cleaned")
 """Of a run that has drained, in their order: it is on record as drained; no notification is left."""
+
+STARTPOINT_EVENTS = ("taken",)
+"""Of a deployment: it has taken startpoints, and no commit has covered them."""
 
 _ROOT = Path(__file__).resolve().parents[2]
 _POLL_SECONDS = 0.001
@@ -81,6 +85,8 @@ class Watch:
                 return (self.checkpoint / "metadata").exists()
             case "drained":
                 return self._ask("SELECT count(*) FROM telemetry_run WHERE status = 'drained'") > 0
+            case "taken":
+                return self._ask(f"SELECT count(*) FROM metadata WHERE namespace = '{FAN_OUT_NAMESPACE}'") > 0
             case "cleaned":
                 return self.has("drained") and self._ask(f"SELECT count(*) FROM metadata WHERE {_OF_DRAINS}") == 0
         raise ValueError(event)
