@@ -8,26 +8,30 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from pyspark import cloudpickle
 
 from workbench.choosers import (
+    HIGHEST_PRIORITY,
     ChooserDriver,
     ChooserOption,
     ChooserPolicy,
     LaneArrivals,
     LanePosition,
+    MakeChooser,
     Runs,
     admitted_lanes,
     encode_runs,
     lane_of_entries,
     plan_runs,
 )
-from workbench.choosers.policy import OWN
+from workbench.choosers.policy import OWN, TIME_ALIGNED
 from workbench.engine.batch_plan import BatchPlan, Positions
 from workbench.engine.lanes import InputLanes
 from workbench.engine.planning import advance
@@ -59,10 +63,14 @@ class ChooserSettings:
         size = policy.batch_size if isinstance(chooser, ChooserPolicy) else batch_size
         return cls(policy.kind, policy.name, size, own)
 
+    @cached_property
+    def _own(self) -> MakeChooser | None:
+        made: MakeChooser | None = pickle.loads(base64.b64decode(self.own)) if self.own else None
+        return made
+
     def policy(self, share: int) -> ChooserPolicy:
         """`share` is the size of batches where none was asked for."""
-        own = pickle.loads(base64.b64decode(self.own)) if self.own else None
-        return ChooserPolicy(self.kind, self.batch_size or self._default_size(share), self.name, own)
+        return ChooserPolicy(self.kind, self.batch_size or self._default_size(share), self.name, self._own)
 
     def _default_size(self, share: int) -> int:
         """Each run costs a task about a millisecond. So turns are as long as can be, unless the order is the point."""
@@ -83,6 +91,26 @@ class Chosen:
     choosers: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """What is known of a batch that is to be planned."""
+
+    before: BatchPlan
+    positions: Positions
+    heads: Positions
+    """How far it may read: behind the gate of the bootstrap streams, where that is closed."""
+    shares: Positions
+    """How far it would come without a chooser. A task takes as many messages of its lanes, but others."""
+    bootstrapping: bool
+    draining: bool
+
+    def waiting(self, read: InputLanes, lane: int) -> int:
+        return self.heads[read.stream][lane] - self.positions[read.stream][lane]
+
+    def share(self, read: InputLanes, lane: int) -> int:
+        return self.shares[read.stream][lane] - self.positions[read.stream][lane]
+
+
 class Choosing:
     """Plans the order of the batches of one job."""
 
@@ -90,7 +118,7 @@ class Choosing:
         self._log = log
         self._inputs = inputs
         self._settings = settings
-        self._drivers: dict[int, ChooserDriver] = {}
+        self._drivers: dict[tuple[int, str], ChooserDriver] = {}
         self._lanes_of_task: dict[int, list[tuple[InputLanes, int]]] = {}
         """Task → its lanes (input, lane) in the order of the inputs: `Run.lane` is an index of this list."""
         for read in inputs:
@@ -98,101 +126,98 @@ class Choosing:
                 self._lanes_of_task.setdefault(task, []).append((read, lane))
 
     def plan(self, before: BatchPlan, positions: Positions, heads: Positions, *, limit: int, draining: bool) -> Chosen:
-        """The next batch from `positions` on, at most `limit` source messages over all tasks (see `planning.advance`)."""
-        open_heads = heads if draining else self._behind_the_gate(before, positions, heads)
+        """The next batch from `positions` on, at most `limit` source messages over all tasks (see `planning.advance`).
+
+        Raises as the chooser does, if it is a user's own, and `ChooserFailed` if that raises something else.
+        """
+        bootstrapping = not draining and self._bootstraps(before, positions)
+        open_heads = heads if not bootstrapping else self._behind_the_gate(positions, heads)
         intermediate = frozenset(read.stream for read in self._inputs if read.intermediate)
         shares = advance(positions, open_heads, intermediate=intermediate, limit=limit, draining=draining)
+        batch = _Batch(before, positions, open_heads, shares, bootstrapping, draining)
         ahead = {stream: list(offsets) for stream, offsets in positions.items()}
         order: dict[str, str] = {}
         choosers: dict[str, Any] = {}
         for task, lanes in self._lanes_of_task.items():
-            runs, state = self._plan_task(task, lanes, before, positions, open_heads, shares)
+            runs, state = self._plan_task(task, lanes, batch)
+            if state:
+                choosers[str(task)] = state
             if not len(runs):
                 continue
             order[str(task)] = encode_runs(runs)
-            if state:
-                choosers[str(task)] = state
             for (read, lane), count in zip(lanes, runs.taken(len(lanes)), strict=True):
                 ahead[read.stream][lane] += count
         return Chosen(ahead, order, choosers)
 
-    def _behind_the_gate(self, before: BatchPlan, positions: Positions, heads: Positions) -> Positions:
+    def _bootstraps(self, before: BatchPlan, positions: Positions) -> bool:
+        """Whether other sources wait for a bootstrap stream: in no task are they read before it has been, in every task."""
+        lanes = []
+        for read in self._inputs:
+            oldest = self._log.stream(read.stream).oldest() if read.bootstrap else []
+            for lane, (_, partition) in enumerate(read.lanes if read.bootstrap else []):
+                ssp = SSP(LOG_SYSTEM, read.stream, lane)
+                head = before.heads_at_start[read.stream][lane]
+                position = positions[read.stream][lane]
+                lanes.append(LanePosition(ssp, position, True, oldest[partition], head))
+        return not admitted_lanes(lanes).all_admitted
+
+    def _behind_the_gate(self, positions: Positions, heads: Positions) -> Positions:
         """The heads, with the sources that have to wait for a bootstrap stream held at where they are."""
-        bootstrap = [read for read in self._inputs if read.bootstrap]
-        if not bootstrap:
-            return heads
-        oldest = {read.stream: self._log.stream(read.stream).oldest() for read in bootstrap}
-        lanes = [
-            LanePosition(
-                SSP(LOG_SYSTEM, read.stream, lane),
-                positions[read.stream][lane],
-                bootstrap=True,
-                oldest=oldest[read.stream][partition],
-                head_at_start=before.heads_at_start[read.stream][lane],
-            )
-            for read in bootstrap
-            for lane, (_, partition) in enumerate(read.lanes)
-        ]
-        if admitted_lanes(lanes).all_admitted:
-            return heads
         return {
             read.stream: heads[read.stream] if read.intermediate or read.bootstrap else positions[read.stream]
             for read in self._inputs
         }
 
-    def _plan_task(
-        self,
-        task: int,
-        lanes: list[tuple[InputLanes, int]],
-        before: BatchPlan,
-        positions: Positions,
-        heads: Positions,
-        shares: Positions,
-    ) -> tuple[Runs, dict[str, Any]]:
+    def _plan_task(self, task: int, lanes: list[tuple[InputLanes, int]], batch: _Batch) -> tuple[Runs, dict[str, Any]]:
         """Intermediate streams first, as they have the highest priority and an allowance of their own."""
         parts: list[Runs] = []
-        states: dict[str, Any] = {}
-        for inner in (True, False):
+        states = dict(batch.before.choosers.get(str(task), {}))
+        for key, inner in (("inner", True), ("outer", False)):
             indexes = [index for index, (read, _) in enumerate(lanes) if read.intermediate is inner]
-            allowance = sum(
-                shares[lanes[index][0].stream][lanes[index][1]] - positions[lanes[index][0].stream][lanes[index][1]]
-                for index in indexes
-            )
+            allowance = sum(batch.share(*lanes[index]) for index in indexes)
             if not allowance:
                 continue
-            waiting = [index for index in indexes if self._waits(lanes[index], positions, heads)]
-            policy = self._settings.policy(allowance // len(waiting))
-            arrivals = [self._arrivals(lanes[index], before, positions, heads, allowance) for index in indexes]
+            waiting = sum(batch.waiting(*lanes[index]) > 0 for index in indexes)
+            policy = self._policy(allowance // waiting, inner=inner, lanes=len(indexes), draining=batch.draining)
+            arrivals = [self._arrivals(lanes[index], batch, allowance, policy) for index in indexes]
             if policy.kind == OWN:
-                driver = self._drivers.setdefault(2 * task + inner, ChooserDriver(policy))
+                driver = self._drivers.setdefault((task, key), ChooserDriver(policy))
                 choice = driver.plan(arrivals, allowance)
             else:
-                key = "inner" if inner else "outer"
-                kept = before.choosers.get(str(task), {}).get(key) if self._settings.batch_size else None
-                choice = plan_runs(policy, arrivals, allowance, kept)
-                if choice.state and self._settings.batch_size:
-                    states[key] = choice.state
+                choice = plan_runs(policy, arrivals, allowance, states.pop(key, None))
+                if kept := self._kept(choice.state):
+                    states[key] = kept
             parts.append(choice.runs.on_lanes(indexes))
         return Runs.joined(parts), states
 
-    def _waits(self, of: tuple[InputLanes, int], positions: Positions, heads: Positions) -> bool:
-        read, lane = of
-        return heads[read.stream][lane] > positions[read.stream][lane]
+    def _policy(self, share: int, *, inner: bool, lanes: int, draining: bool) -> ChooserPolicy:
+        """A user's own chooser is not asked about the one intermediate stream of a task, and no more once the job drains:
+        what is in flight has to get through, whatever it would wait for."""
+        policy = self._settings.policy(share)
+        if policy.kind == OWN and inner and (lanes == 1 or draining):
+            return ChooserPolicy(batch_size=max(1, share))
+        return policy
+
+    def _kept(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Whose turn is next, so that small batches starve nobody; and turns that are begun, if their size was asked for,
+        as otherwise it is another in each batch."""
+        return {key: value for key, value in state.items() if key != "begun" or self._settings.batch_size}
 
     def _arrivals(
-        self, of: tuple[InputLanes, int], before: BatchPlan, positions: Positions, heads: Positions, allowance: int
+        self, of: tuple[InputLanes, int], batch: _Batch, allowance: int, policy: ChooserPolicy
     ) -> LaneArrivals:
         read, lane = of
         partition = read.lanes[lane][1]
         ssp = SSP(LOG_SYSTEM, read.stream, partition)
-        first, head = positions[read.stream][lane], heads[read.stream][lane]
+        first, head = batch.positions[read.stream][lane], batch.heads[read.stream][lane]
         options: dict[str, Any] = {
-            "priority": read.priority,
-            "started_at": before.started_at[read.stream][lane],
-            "head_at_start": before.heads_at_start[read.stream][lane],
+            "priority": HIGHEST_PRIORITY if read.bootstrap and not read.priority else read.priority,
+            "bootstrap": read.bootstrap and batch.bootstrapping,
+            "started_at": batch.before.started_at[read.stream][lane],
+            "head_at_start": batch.before.heads_at_start[read.stream][lane],
             "head": head,
         }
-        if self._settings.kind == OWN:
+        if policy.kind == OWN:
             last = min(head, first + allowance + 1)
             entries = self._entries(read.stream, partition, first, last) if last > first else []
             return lane_of_entries(ssp, first, entries, time_column=read.event_time, **options)
@@ -225,7 +250,19 @@ class Choosing:
 
 
 def settings_for(settings: ChooserSettings | None, inputs: Sequence[InputLanes]) -> ChooserSettings | None:
-    """The settings to choose by, or None where there is nothing to choose: no chooser, no priorities, no bootstrap."""
-    if settings is None and any(read.priority or read.bootstrap for read in inputs if not read.intermediate):
+    """The settings to choose by, or None where there is nothing to choose: no chooser, no priorities, no bootstrap.
+
+    Warns of sources without event times where the order is that of event times.
+    """
+    sources = [read for read in inputs if not read.intermediate]
+    if settings is None and any(read.priority or read.bootstrap for read in sources):
         return ChooserSettings.from_options(None, None)
+    timeless = [read.stream for read in sources if read.event_time is None]
+    if settings is not None and settings.kind == TIME_ALIGNED and timeless and len(sources) > 1:
+        named = ", ".join(map(repr, timeless))
+        warnings.warn(
+            f"chooser='time_aligned' orders inputs by event time, but none is named for {named}: messages without one go"
+            " first. Say which column it is: app.input(…, event_time=…).",
+            stacklevel=5,
+        )
     return settings

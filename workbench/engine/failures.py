@@ -107,13 +107,15 @@ def of_platform(
 ) -> Failure:
     """The report of any other error: our own sentences as they are, the rest with its type."""
     sentence = str(error) if isinstance(error, TidemarkError) else f"{type(error).__name__}: {_first_line(error)}"
+    # An error of ours needs no line, unless it tells of one that the user's own code has raised (a chooser's, say).
+    origin = error.__cause__ if isinstance(error, TidemarkError) else error
     return Failure(
         message=sentence,
         task=task,
         stream=stream,
         operator=operator,
         stage=stage,
-        line="" if isinstance(error, TidemarkError) else user_line(error.__traceback__),
+        line="" if origin is None else user_line(origin.__traceback__),
         trace="".join(traceback.format_exception(error)),
     )
 
