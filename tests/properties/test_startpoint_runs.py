@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -115,35 +116,80 @@ def chosen(kind: str, log: StreamLog, stream: str, partition: int, past: Past) -
 
 
 @pytest.mark.parametrize("has_checkpoint", [True, False], ids=["checkpoint", "no checkpoint"])
-@pytest.mark.parametrize("partitions", [1, 3, 16])
 @pytest.mark.parametrize("stream", [SOURCE, EVERYWHERE], ids=["partitioned", "broadcast"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("partitions", "kinds"), [*((width, [kind]) for width in (1, 3) for kind in KINDS), (16, KINDS)], ids=str
+)
 def test_each_task_consumes_from_the_startpoint_on_and_nothing_before_it(
-    log: StreamLog, tmp_path: Path, kind: str, stream: str, partitions: int, has_checkpoint: bool
+    log: StreamLog, tmp_path: Path, kinds: list[str], stream: str, partitions: int, has_checkpoint: bool
 ) -> None:
     past = with_a_past(log, partitions)
-    first: dict[int, int] = {}
-    for partition in range(log.stream(stream).partitions):
-        startpoint, first[partition] = chosen(kind, log, stream, partition, past)
-        manager(log).write(ssp(partition, stream), startpoint)
-    before, heads = copies(log), log.stream(SOURCE).heads()
-    job = LocalJob(copier(), log, on_rewind="keep", checkpoint=None if has_checkpoint else tmp_path / "another")
-    append_rows(log, PIECE)
-    until_idle(job)
-    for task in range(partitions):
-        own = 0 if stream == EVERYWHERE else task
-        seen = copied(log, stream, task, since=before[stream][task])
-        assert seen == held(log, stream, own, first[own]), f"{task_name(task)} began at {seen[:1]}, not at {first[own]}"
-        if stream == EVERYWHERE:
-            default = heads[task] if has_checkpoint else TRIMMED
-            untouched = copied(log, SOURCE, task, since=before[SOURCE][task])
-            assert untouched == held(log, SOURCE, task, default), (
-                "the other stream goes on by the checkpoint, or begins"
+    for kind in kinds:
+        checkpoint = None if has_checkpoint else tmp_path / kind
+        first: dict[int, int] = {}
+        for partition in range(log.stream(stream).partitions):
+            startpoint, first[partition] = chosen(kind, log, stream, partition, past)
+            manager(log).write(ssp(partition, stream), startpoint)
+        before, heads = copies(log), log.stream(SOURCE).heads()
+        job = LocalJob(copier(), log, on_rewind="keep", checkpoint=checkpoint)
+        append_rows(log, PIECE)
+        until_idle(job)
+        for task in range(partitions):
+            own = 0 if stream == EVERYWHERE else task
+            seen = copied(log, stream, task, since=before[stream][task])
+            assert seen == held(log, stream, own, first[own]), (
+                f"{task_name(task)} began at {seen[:1]}, not {first[own]}"
             )
-    assert nothing_is_left(log)
+            if stream == EVERYWHERE:
+                default = heads[task] if has_checkpoint else TRIMMED
+                untouched = copied(log, SOURCE, task, since=before[SOURCE][task])
+                assert untouched == held(log, SOURCE, task, default), "the other stream goes on by the checkpoint"
+        assert nothing_is_left(log)
+        job.release()
+        again = LocalJob(copier(), log, checkpoint=checkpoint)
+        assert again.step() == [], "a startpoint is for one start"
+        again.release()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_the_preview_tells_is_what_the_start_does(log: StreamLog, kind: str) -> None:
+    past = with_a_past(log, 3)
+    append_rows(log, PIECE)  # waits, so that startpoints may lead ahead too
+    wanted = {ssp(partition): chosen(kind, log, SOURCE, partition, past)[0] for partition in (0, 2)}
+    record, before = LocalJob(copier(), log), copies(log)[SOURCE]
+    preview = record.record.preview_startpoints(wanted)
+    record.release()
+    assert nothing_is_left(log), "a preview writes nothing"
+    for each, startpoint in wanted.items():
+        manager(log).write(each, startpoint)
+    pd.testing.assert_frame_equal(record.record.preview_startpoints(), preview)
+    assert preview["task"].tolist() == ["Partition 0", "Partition 2"] and set(preview["state"]) == {"applies"}
+
+    until_idle(LocalJob(copier(), log, on_rewind="keep"))
+    told = preview.set_index("partition")
+    for partition in (0, 2):
+        seen = copied(log, SOURCE, partition, since=before[partition])
+        current, resolved = told.loc[partition, "current"], told.loc[partition, "resolved"]
+        assert current == 3 * PIECE
+        assert seen == held(log, SOURCE, partition, resolved)
+        assert told.loc[partition, "replayed"] == sum(offset < current for _, offset in seen)
+        assert told.loc[partition, "skipped"] == PIECE - sum(offset >= current for _, offset in seen)
+    assert copied(log, SOURCE, 1, since=before[1]) == held(log, SOURCE, 1, 3 * PIECE)
+
+
+def test_the_preview_tells_of_what_was_taken_and_of_what_can_not_be(log: StreamLog) -> None:
+    with_a_past(log, 2)
+    manager(log).write(ssp(0), StartpointSpecific(10))
+    job = LocalJob(copier(), log, on_rewind="keep")
     job.release()
-    again = LocalJob(copier(), log, checkpoint=None if has_checkpoint else tmp_path / "another")
-    assert again.step() == [], "a startpoint is for one start"
+    manager(log).write(ssp(5), StartpointOldest())
+    log.metadata.put(WRITTEN_NAMESPACE, '["copier"]', b"{}")
+    preview = job.record.preview_startpoints({ssp(1): StartpointSpecific(1)})
+    states = preview["state"].str.partition(":")[0].tolist()
+    assert sorted(states) == ["applies", "not consumed", "unreadable", "unresolvable"]
+    assert preview.loc[preview["state"] == "applies", ["partition", "taken", "replayed"]].values.tolist() == [
+        [0, True, 50]
+    ]
 
 
 def test_an_application_that_never_ran_begins_at_its_startpoints(log: StreamLog) -> None:
