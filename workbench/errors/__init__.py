@@ -16,6 +16,7 @@ from workbench.errors.graph import (
     SumOverflow,
     WrongType,
 )
+from workbench.errors.joins import InvalidJoin
 from workbench.errors.log import (
     CorruptSegment,
     DiskFull,
@@ -48,6 +49,7 @@ from workbench.errors.runs import (
     UnknownTask,
 )
 from workbench.errors.sessions import InvalidSetting, JavaNotFound, SessionConflict, SessionFailed, UnknownEnvironment
+from workbench.errors.split import SplitConflict
 from workbench.errors.startpoints import InvalidStartpoint, InvalidStartpointRequest, UnresolvableStartpoint
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "InvalidExpression",
     "InvalidGraph",
     "InvalidIdlePolicy",
+    "InvalidJoin",
     "InvalidKey",
     "InvalidMessage",
     "InvalidMetadata",
@@ -93,6 +96,7 @@ __all__ = [
     "SchemaMismatch",
     "SessionConflict",
     "SessionFailed",
+    "SplitConflict",
     "StaleEpoch",
     "StreamEnded",
     "StreamExists",
