@@ -34,6 +34,10 @@ class Figures:
         """How far has the newest drain come, stage by stage?"""
         return plots.drains(self._record.drains())
 
+    def choices(self) -> go.Figure:
+        """Which input went first in each task, and why?"""
+        return plots.choices(self._record.choices())
+
     def batches(self) -> go.Figure:
         """How fast does it go, batch by batch?"""
         return plots.batches(self._record.batches())

@@ -7,6 +7,7 @@ and pages without scripts.
 
 from workbench.plots._batches import batches, batches_table
 from workbench.plots._bookkeeping import bookkeeping, bookkeeping_table
+from workbench.plots._choices import choices, choices_table
 from workbench.plots._drains import drains, drains_table
 from workbench.plots._end_of_stream import end_of_stream, end_of_stream_table
 from workbench.plots._holds_back import who_holds_back, who_holds_back_table
@@ -22,6 +23,8 @@ __all__ = [
     "batches_table",
     "bookkeeping",
     "bookkeeping_table",
+    "choices",
+    "choices_table",
     "drains",
     "drains_table",
     "end_of_stream",
