@@ -44,6 +44,10 @@ class Restart:
     """Whether the tasks drop what they keep: windows, timers, stores."""
     startpoints: list[list[Any]] = field(default_factory=list)
     """Receipts of the startpoints behind `moves`."""
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Stream of another job → lane → control messages that were heard before and hold on."""
+    holds: list[str] = field(default_factory=list)
+    """Streams of other jobs of which what is in the bookkeeping holds on."""
     renew: list[str] = field(default_factory=list)
     """Intermediate streams of which nothing is needed any more. Not before: a batch that Spark had not finished comes first."""
 
@@ -75,6 +79,13 @@ class BatchPlan:
     barrier: Positions = field(default_factory=dict)
     """Heads of the intermediate streams when the generation began: control messages before them belong to the last one."""
 
+    cut: Positions = field(default_factory=dict)
+    """Streams of other jobs that this job's drain treats as sources: where it stops reading, and puts its marker."""
+    upstream: dict[str, int] = field(default_factory=dict)
+    """Streams of other jobs → the generation of the job that writes them, when the drain was planned."""
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """For the batch that begins a new generation: stream → lane → what upstream tasks said before, and say once."""
+
     restarted: str = ""
     """Token of the newest `Restart` that was taken."""
     startpoints: list[list[Any]] = field(default_factory=list)
@@ -97,7 +108,10 @@ class BatchPlan:
     def then(self, positions: Positions, **changes: Any) -> BatchPlan:
         """The plan of the next batch, in the same generation unless `changes` say otherwise."""
         return replace(
-            self, batch=self.batch + 1, positions=positions, **{"began": {}, "ended": {}, "order": {}, **changes}
+            self,
+            batch=self.batch + 1,
+            positions=positions,
+            **{"began": {}, "ended": {}, "said": {}, "order": {}, **changes},
         )
 
     def to_json(self) -> dict[str, Any]:

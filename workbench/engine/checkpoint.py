@@ -7,7 +7,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class Carried:
     ended: dict[str, list[int]]
     """Source stream → partitions that have ended."""
     generation: int
+    said: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Stream of another job → partition → what its tasks have said and will not say again."""
 
 
 @dataclass(frozen=True)

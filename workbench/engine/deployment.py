@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -31,6 +32,7 @@ from workbench.engine.choosing import ChooserSettings, settings_for
 from workbench.engine.drains import clean_up_all_runs
 from workbench.engine.lanes import InputLanes
 from workbench.engine.left import Left, left_behind
+from workbench.engine.other_jobs import check_readers
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
 from workbench.engine.sink import REPORT_SCHEMA, JobSink, SinkSettings
@@ -38,10 +40,12 @@ from workbench.engine.slots import slots
 from workbench.engine.source import JobSource, SourceSettings
 from workbench.engine.startpoints import TakenStartpoints, consumed_by, take_startpoints
 from workbench.engine.task import Routing, TaskSettings
-from workbench.errors import InvalidOption
+from workbench.errors import InvalidOption, SplitConflict
 from workbench.graph.application import Application
 from workbench.graph.job_plan import plan_job, source_streams
+from workbench.graph.parts import plan_parts
 from workbench.graph.stages import JobPlan
+from workbench.names import LOG_SYSTEM, SSP
 from workbench.session.workers import check_workers
 from workbench.systems.log import LogLock, StreamLog
 from workbench.telemetry.recorder import Recorder
@@ -180,7 +184,11 @@ def prepare(
         existing = {stream: log.stream(stream).partitions for stream in log.streams()}
         if left.is_clean:
             existing = {stream: count for stream, count in existing.items() if stream not in left.intermediate}
-        plan = plan_job(name, nodes, existing | sources)
+        plans = _plans(application, existing | sources)
+        plan = plans[application.stage or 0]
+        _check_family(log, name, application)
+        if left.is_clean:
+            check_readers(log, name, plan.outputs)
         hosts = min(containers or _containers(directory, left, plan) or cores, plan.tasks)
         if left.abandoned and left.carried is not None:
             opened = replace_checkpoint(directory, plan, hosts, left.carried)
@@ -188,8 +196,12 @@ def prepare(
             opened = open_checkpoint(directory, plan, hosts, left.carried)
         epoch = log.raise_epoch(name)
         log.sweep()
+        for read in plan.inputs:
+            if read.external:  # whoever comes first makes it
+                log.create(read.stream, read.partitions, exist_ok=True)
         for output in plan.outputs:
-            if opened.carried is not None and output.stream in left.intermediate:
+            anew = opened.carried is not None or (left.is_clean and output.reader)
+            if anew and output.stream in left.intermediate:
                 log.renew(output.stream, output.partitions)
             log.create(output.stream, output.partitions, exist_ok=True)
         hold.clear(log.metadata, name)
@@ -211,9 +223,20 @@ def prepare(
             clean_up_all_runs(log.metadata, recorder)
         initial, restart = _beginning(plan, log, opened, left)
         current = opened.plan or initial
-        taken = take_startpoints(log, name, plan.inputs, plan.tasks, current, on_rewind)
+        consumed = {
+            SSP(LOG_SYSTEM, read.stream, partition)
+            for job in plans
+            for read in job.inputs
+            for partition in range(read.partitions)
+        }
+        taken = take_startpoints(log, application.family, plan.inputs, plan.tasks, current, on_rewind, consumed)
+        if taken.rewinds:
+            check_readers(log, name, plan.outputs)
         if taken.moves:
             restart = _moved(restart, current, taken, reset=on_rewind == "reset")
+        if restart is not None:
+            holds = left.holds if left.is_clean else {read.stream for read in plan.inputs if read.external}
+            restart = replace(restart, holds=sorted(holds))
         for notice in taken.notices:
             warnings.warn(notice, stacklevel=3)
         recorder.start_run(
@@ -224,6 +247,8 @@ def prepare(
                 "checkpoint": str(directory.absolute()),
                 "outline": plan.outline.to_json(),
                 "routing": asdict(chosen_routing),
+                "application": application.family,
+                "generation": (restart or current).generation,
             },
         )
     except BaseException:
@@ -250,6 +275,7 @@ def prepare(
             initial=initial,
             limit=max_messages,
             restart=restart,
+            writers={read.stream: read.writer for read in plan.inputs if read.external},
             chooser=settings_for(choosing, inputs),
         ),
         tasks=TaskSettings(plan, log.segments_directory, run_id, chosen_routing),
@@ -259,8 +285,9 @@ def prepare(
             opened.id,
             run_id,
             epoch,
-            [read.stream for read in plan.inputs if read.intermediate],
+            [output.stream for output in plan.outputs if output.intermediate],
             consumed_by(restart.token if restart else "", taken, current),
+            application.family,
         ),
     )
 
@@ -283,11 +310,37 @@ def _start(deployment: Deployment, spark: SparkSession, name: str) -> StreamingQ
         )
 
 
+def _plans(application: Application, partitions: dict[str, int]) -> list[JobPlan]:
+    """Those of all jobs of the application, in the order of the stages; of one that is not split, its only one."""
+    if application.stage is None:
+        return [plan_job(application.name, application.nodes, partitions)]
+    return plan_parts(application.family, application.nodes, partitions, application.stage)
+
+
+def _check_family(log: StreamLog, job: str, application: Application) -> None:
+    """An application that ran on the log as one job can not go on in parts, nor the other way round: see `SplitConflict`."""
+    recorder = Recorder(log, job, "")
+    recorder.prepare()
+    others = [
+        other
+        for other in recorder.jobs_of(application.family)
+        if (other == application.family) is (application.stage is not None)
+    ]
+    if others:
+        raise SplitConflict.ran_otherwise(job, others)
+
+
 def _intermediate_first(plan: JobPlan) -> list[InputLanes]:
     """The inputs in the order in which a task processes them: intermediate streams have the highest priority."""
     return [
         InputLanes(
-            read.stream, read.intermediate, read.lanes(plan.tasks), node.priority, node.bootstrap, node.event_time
+            read.stream,
+            read.intermediate,
+            read.lanes(plan.tasks),
+            node.priority,
+            node.bootstrap,
+            node.event_time,
+            read.external,
         )
         for read in sorted(plan.inputs, key=lambda read: not read.intermediate)
         for node in plan.stages[read.stage].inputs
@@ -343,27 +396,39 @@ def _containers(directory: Path, left: Left, plan: JobPlan) -> int | None:
 def _beginning(plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left) -> tuple[BatchPlan, Restart | None]:
     """Where a checkpoint without a plan begins, and whether the first new batch starts a new generation.
 
-    Sources begin at their oldest message, or where the checkpoint that was replaced had come to; intermediate streams at
-    their head, because what they hold then was for an earlier checkpoint of this job.
+    Sources, and streams of other jobs, begin at their oldest message, or where the checkpoint that was replaced had come
+    to; intermediate streams at their head, because what they hold then was for an earlier checkpoint of this job.
     """
     positions: Positions = {}
     ended: dict[str, list[int]] = {}
+    said: dict[str, dict[str, Any]] = {}
     carried = opened.carried
     for read in plan.inputs:
         stream = log.stream(read.stream)
-        begin = stream.heads() if read.intermediate else stream.oldest()
+        oldest, heads = stream.oldest(), stream.heads()
+        begin = oldest if read.entering else heads
         over: set[int] = set()
-        if carried is not None and not read.intermediate and read.stream in carried.positions:
+        words: dict[str, Any] = {}
+        if carried is not None and read.entering and read.stream in carried.positions:
             begin[: len(carried.positions[read.stream])] = carried.positions[read.stream][: len(begin)]
+            if read.external:  # it may have been made new since, when all of it was read
+                begin = [max(offset, first) for offset, first in zip(begin, oldest, strict=True)]
             over = set(carried.ended.get(read.stream, ()))
+            words = carried.said.get(read.stream, {})
         lanes = read.lanes(plan.tasks)
         positions[read.stream] = [begin[partition] for _, partition in lanes]
         if over:
             ended[read.stream] = [lane for lane, (_, partition) in enumerate(lanes) if partition in over]
+        if words:
+            said[read.stream] = {
+                str(lane): words[str(partition)] for lane, (_, partition) in enumerate(lanes) if str(partition) in words
+            }
     if carried is not None:
         initial = BatchPlan(0, positions, generation=carried.generation)
-        return initial, Restart(uuid.uuid4().hex, carried.generation + 1, ended=ended)
+        return initial, Restart(uuid.uuid4().hex, carried.generation + 1, ended=ended, said=said)
     if opened.plan is not None and left.drained:
-        renew = [read.stream for read in plan.inputs if read.intermediate and read.stream in left.intermediate]
+        renew = [
+            written.stream for written in plan.outputs if written.stream in left.intermediate and not written.reader
+        ]
         return BatchPlan(0, positions), Restart(uuid.uuid4().hex, opened.plan.generation + 1, renew=renew)
     return BatchPlan(0, positions), None

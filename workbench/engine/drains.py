@@ -64,9 +64,13 @@ def notifications_frame(store: MetadataStore, run_id: str) -> pd.DataFrame:
 
 
 def clean_up_all_runs(store: MetadataStore, recorder: Recorder) -> None:
-    """Remove the notifications for all runs that a job has had: whatever they asked for, nothing of it is left to do."""
+    """Remove the notifications for all runs that a job has had: whatever they asked for, nothing of it is left to do.
+
+    Where other jobs of the same deployment still run, they are for them, too; the last one removes them.
+    """
     for run in recorder.runs():
-        clean_up(store, run.run_id)
+        if not recorder.runs_elsewhere(run.run_id):
+            clean_up(store, run.run_id)
 
 
 def in_flight_frame(

@@ -19,6 +19,8 @@ class InputLanes:
     bootstrap: bool = False
     event_time: str | None = None
     """The column of event times, where a chooser may need them."""
+    external: bool = False
+    """Another job of the same application writes it."""
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> InputLanes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from workbench.engine.batch_plan import BatchPlan, Positions, read_plan
 from workbench.engine.checkpoint import Carried, read_identity, tasks_of
-from workbench.graph.stages import JobOutline
+from workbench.engine.other_jobs import OtherJob, count_unread, has_ended, said_before
+from workbench.graph.stages import InputStream, JobOutline
 from workbench.systems.log import StreamLog
 from workbench.telemetry.recorder import Recorder
 
@@ -24,7 +26,9 @@ class Left:
     carried: Carried | None = None
     """How far the sources were read; only of what is drained or abandoned."""
     intermediate: frozenset[str] = frozenset()
-    """The intermediate streams of the job as it was."""
+    """The intermediate streams that the job wrote, as it was."""
+    holds: frozenset[str] = frozenset()
+    """Streams of other jobs of which what was heard holds on, after a drain: the job that writes them goes on."""
 
     @property
     def is_clean(self) -> bool:
@@ -43,38 +47,81 @@ def left_behind(log: StreamLog, application: str, directory: Path) -> Left:
         return Left()
     newest = read_plan(directory)
     abandoned = runs[-1].status == ABANDONED
-    drained = newest is not None and newest.drain is not None and len(recorder.done_tasks(newest.generation)) == tasks
+    outline = JobOutline.from_json(runs[-1].plan["outline"])
+    drained = newest is not None and _has_drained(log, newest, outline, recorder)
     if not (drained or abandoned):
         return Left()
     # What was planned and not committed is given up too: it is read again from the sources.
     committed = read_plan(directory, recorder.last_batch())
-    outline = JobOutline.from_json(runs[-1].plan["outline"])
+    holds = frozenset(
+        read.stream for read in outline.inputs if read.external and (not drained or _holds(log, read, newest))
+    )
     return Left(
         drained,
         abandoned,
-        Carried({}, {}, 0) if committed is None else _carried(committed, outline, recorder),
-        frozenset(read.stream for read in outline.inputs if read.intermediate),
+        Carried({}, {}, 0) if committed is None else _carried(committed, outline, recorder, holds),
+        frozenset(outline.written),
+        holds,
     )
 
 
-def _carried(plan: BatchPlan, outline: JobOutline, recorder: Recorder) -> Carried:
-    """Lanes by partition: of a broadcast stream, which every task reads for itself, as far as all have come."""
+def _has_drained(log: StreamLog, newest: BatchPlan, outline: JobOutline, recorder: Recorder) -> bool:
+    """Whether a drain has finished it, its own or one that came in-band; or its end, and upstream jobs have begun anew."""
+    done = recorder.done_tasks(newest.generation)
+    if len(done) < outline.tasks:
+        return False
+    return newest.drain is not None or "drained" in done.values() or bool(_begun_anew(log, newest, outline))
+
+
+def _begun_anew(log: StreamLog, newest: BatchPlan, outline: JobOutline) -> list[str]:
+    """Streams of other jobs that go on behind what this job, which is done, has read."""
+    return [
+        read.stream
+        for read in outline.inputs
+        if read.external and count_unread(log, read.stream, by_partition(read, outline.tasks, newest))
+    ]
+
+
+def _holds(log: StreamLog, read: InputStream, newest: BatchPlan | None) -> bool:
+    """Whether the writer of a stream is in the generation that was heard: if it is not, it says everything again."""
+    writer = OtherJob.find(log, read.writer)
+    noted = None if newest is None else newest.upstream.get(read.stream)
+    if noted is not None:
+        return writer.generation == noted
+    return writer.run is not None and writer.run.status == "finished"
+
+
+def by_partition(read: InputStream, tasks: int, plan: BatchPlan) -> dict[int, int]:
+    """Partition → next offset; of a broadcast stream, which every task reads for itself, as far as all have come."""
+    found: dict[int, int] = {}
+    for (_, partition), offset in zip(read.lanes(tasks), plan.positions[read.stream], strict=True):
+        found[partition] = min(offset, found.get(partition, offset))
+    return found
+
+
+def _carried(plan: BatchPlan, outline: JobOutline, recorder: Recorder, holds: frozenset[str]) -> Carried:
+    """What sources, and streams of other jobs, were read up to, and what of them holds on. Lanes by partition."""
     bookkeeping = recorder.bookkeeping()
     positions: Positions = {}
     ended: dict[str, list[int]] = {}
+    said: dict[str, dict[str, Any]] = {}
     for read in outline.inputs:
-        if read.intermediate or read.stream not in plan.positions:
+        if not read.entering or read.stream not in plan.positions:
             continue
-        lanes = list(zip(read.lanes(outline.tasks), plan.positions[read.stream], strict=True))
-        positions[read.stream] = [
-            min(offset for (_, of), offset in lanes if of == partition) for partition in range(read.partitions)
-        ]
+        offsets = by_partition(read, outline.tasks, plan)
+        positions[read.stream] = [offsets[partition] for partition in range(read.partitions)]
+        if read.external and read.stream not in holds:
+            continue
         for partition in range(read.partitions):
-            ends = [
-                bookkeeping.get(task, {}).get(read.stream, {}).get("end", {})
-                for (task, of), _ in lanes
+            kept = [
+                bookkeeping.get(task, {}).get(read.stream, {})
+                for task, of in read.lanes(outline.tasks)
                 if of == partition
             ]
-            if all(end.get("direct") or end.get("agreed") for end in ends):
+            if all(map(has_ended, kept)):
                 ended.setdefault(read.stream, []).append(partition)
-    return Carried(positions, ended, plan.generation)
+            elif read.external and kept[0]:
+                run = said_before(kept[0])
+                if run is not None:
+                    said.setdefault(read.stream, {})[str(partition)] = run.to_json()
+    return Carried(positions, ended, plan.generation, said)

@@ -47,7 +47,7 @@ def current_positions(log: StreamLog, application: str) -> dict[str, list[int]]:
     found = {}
     for read in record.outline.inputs:
         stream = log.stream(read.stream)
-        begin = stream.heads() if read.intermediate else stream.oldest()
+        begin = stream.oldest() if read.entering else stream.heads()
         found[read.stream] = [begin[partition] for _, partition in read.lanes(record.outline.tasks)]
     return found
 

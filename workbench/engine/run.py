@@ -271,7 +271,12 @@ class Run(Record):
         self.stop(timeout)
         if self._status not in ("stopped", "failed"):
             raise NotRunning.to_hold(self.run_id, self._status)
-        given_up = in_flight_frame(self.outline, self._unread(), self._recorder.open_rows())
+        unread = {
+            (stream, lane): count
+            for (stream, lane), count in self._unread().items()
+            if not self.outline.input(stream).external  # those wait for the next run, as in a source
+        }
+        given_up = in_flight_frame(self.outline, unread, self._recorder.open_rows())
         self._recorder.end_run(self.run_id, time.time_ns() // 1_000_000, ABANDONED, None)
         self._status = ABANDONED
         return given_up
@@ -296,14 +301,14 @@ class Run(Record):
         tally, sentences = self._counted(), []
         for read in self.outline.inputs:
             tasks = tally.open_tasks(read.stream)
-            if tasks and not read.intermediate:
+            if tasks and read.entering:
                 shown = ", ".join(map(task_name, tasks[:4])) + (f" and {len(tasks) - 4} more" if len(tasks) > 4 else "")
                 sentences.append(f"the end of the input stream {read.stream!r} in {shown}")
         return sentences
 
     def progress(self) -> ProgressSnapshot:
         """How far the run is; `total` counts what the source streams hold now."""
-        sources = [read.stream for read in self.outline.inputs if not read.intermediate]
+        sources = [read.stream for read in self.outline.inputs if read.entering]
         tally = self._counted()
         held = 0
         for source in sources:

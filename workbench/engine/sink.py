@@ -37,6 +37,8 @@ class SinkSettings:
     """Streams between the stages of the job."""
     consumed: Mapping[str, list[Receipt]] = field(default_factory=dict)
     """Token of a restart → startpoints that are used up by the commit of a batch that began there."""
+    application: str = ""
+    """Whose startpoints they are: the application of which the job may be a part."""
 
     @classmethod
     def from_json(cls, text: str) -> SinkSettings:
@@ -114,7 +116,7 @@ def commit_batch(settings: SinkSettings, batch: int, reports: list[Report]) -> b
     def also(connection: sqlite3.Connection) -> None:
         recorder.record_batch(connection, batch, settings.run_id, time.time_ns() // 1_000_000, recorded)
         if used_up:
-            remove_consumed_in(connection, settings.job, used_up)
+            remove_consumed_in(connection, settings.application or settings.job, used_up)
 
     try:
         return log.commit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -18,6 +18,7 @@ from workbench.engine.choosing import ChooserSettings, Choosing
 from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.hold import is_held, lift
 from workbench.engine.lanes import InputLanes
+from workbench.engine.other_jobs import OtherJob, from_upstream, has_ended, said_before
 from workbench.engine.planning import advance
 from workbench.engine.work import Step, WorkOrder
 from workbench.messages import MAX_TIMESTAMP, ControlRun, DrainMessage, EndOfStreamMessage, WatermarkMessage
@@ -56,6 +57,8 @@ class SourceSettings:
     """Where a new checkpoint begins."""
     limit: int
     restart: Restart | None = None
+    writers: dict[str, str] = field(default_factory=dict)
+    """Streams of other jobs of the same application → the job."""
     chooser: ChooserSettings | None = None
     """None: nothing is to be chosen."""
 
@@ -120,17 +123,32 @@ class JobReader(_SimpleStreamReaderWrapper):
 
     def _next_plan(self, before: BatchPlan) -> BatchPlan:
         """The plan of the next batch, or `before` itself if there is nothing to do."""
+        # First the heads: who has sent drain markers on has seen a notification that is then seen here, too.
+        heads = self._heads()
         drain = before.drain or self._drain_order()
         if is_held(self._log.metadata, self._settings.job, before.batch, draining=drain is not None):
             return before
         restart = self._settings.restart
         if restart is not None and restart.token != before.restarted:
             return self._restarted(before, restart)
-        plan = self._admitted(before, before.positions, self._heads(), draining=drain is not None)
+        cut = before.cut if drain is None else self._cut(before.cut, drain, heads)
+        plan = self._admitted(before, before.positions, _up_to(cut, heads), draining=drain is not None)
         if drain is not None and before.drain is None:
             lift(self._log.metadata, self._settings.job)
-            return replace(plan, drain=drain)
-        return before if plan.positions == before.positions else plan
+            upstream = {stream: self._writer_of(stream).generation for stream in self._settings.writers}
+            return replace(plan, drain=drain, cut=cut, upstream=upstream)
+        return before if plan.positions == before.positions and cut == before.cut else replace(plan, cut=cut)
+
+    def _cut(self, cut: Positions, drain: DrainOrder, heads: Positions) -> Positions:
+        """Where streams of other jobs are cut off, because no drain marker for this drain will come from there."""
+        return cut | {
+            stream: heads[stream]
+            for stream in self._settings.writers
+            if stream not in cut and not self._writer_of(stream).sends_drain_of(drain.run_id)
+        }
+
+    def _writer_of(self, stream: str) -> OtherJob:
+        return OtherJob.find(self._log, self._settings.writers[stream])
 
     def _drain_order(self) -> DrainOrder | None:
         notification = self._monitor.poll()
@@ -149,9 +167,12 @@ class JobReader(_SimpleStreamReaderWrapper):
             self._log.renew(name, self._log.stream(name).partitions)
         heads = self._heads()
         intermediate = [read.stream for read in self._settings.inputs if read.intermediate]
+        own = [read.stream for read in self._settings.inputs if read.intermediate and not read.external]
         began = {stream: list(positions) for stream, positions in before.positions.items()}
+        if restart.generation != before.generation:
+            began |= self._not_renewed(began)
         if restart.reset:
-            began |= {stream: list(heads[stream]) for stream in intermediate}
+            began |= {stream: list(heads[stream]) for stream in own}
         for stream, moves in restart.moves.items():
             for lane, offset in moves.items():
                 began[stream][lane] = offset
@@ -164,23 +185,41 @@ class JobReader(_SimpleStreamReaderWrapper):
         skipped = self._skipped_ends(restart.moves, heads)
         if restart.generation == before.generation:
             return replace(plan, ended=skipped)
+        recorder = Recorder(self._log, self._settings.job, self._settings.checkpoint_id)
+        bookkeeping = recorder.bookkeeping()
         return replace(
             plan,
             generation=restart.generation,
             reset=restart.generation if restart.reset else before.reset,
             drain=None,
-            ended=_both(self._ended_lanes(restart, before.positions), skipped),
+            cut={},
+            upstream={},
+            ended=_both(self._ended_lanes(restart, before.positions, bookkeeping), skipped),
+            said=said_lanes(self._settings.inputs, bookkeeping, restart) | restart.said,
             barrier={stream: heads[stream] for stream in intermediate},
         )
 
-    def _ended_lanes(self, restart: Restart, positions: Positions) -> dict[str, list[int]]:
-        """Source lanes whose end was heard and is not read again. Asked when all batches before are committed."""
-        recorder = Recorder(self._log, self._settings.job, self._settings.checkpoint_id)
+    def _not_renewed(self, positions: Positions) -> Positions:
+        """Positions in streams of other jobs: those that were made new, when all had been read, begin where they do."""
+        found: Positions = {}
+        for read in self._settings.inputs:
+            if read.external:
+                oldest = self._log.stream(read.stream).oldest()
+                found[read.stream] = [
+                    max(offset, oldest[partition])
+                    for offset, (_, partition) in zip(positions[read.stream], read.lanes, strict=True)
+                ]
+        return found
+
+    def _ended_lanes(
+        self, restart: Restart, positions: Positions, bookkeeping: dict[int, dict[str, Any]]
+    ) -> dict[str, list[int]]:
+        """Lanes whose end was heard and is not read again. Asked when all batches before are committed."""
         back = {
             stream: {lane for lane, offset in moves.items() if offset < positions[stream][lane]}
             for stream, moves in restart.moves.items()
         }
-        return _both(ended_lanes(self._settings.inputs, recorder.bookkeeping(), back), restart.ended)
+        return _both(ended_lanes(self._settings.inputs, bookkeeping, back, restart.holds), restart.ended)
 
     def _skipped_ends(self, moves: Mapping[str, Mapping[int, int]], heads: Positions) -> dict[str, list[int]]:
         """Source lanes that a startpoint has moved behind the end of their partition: it is said, as nobody reads it."""
@@ -228,9 +267,11 @@ class JobReader(_SimpleStreamReaderWrapper):
             first, last = plan.first(read.stream, before), plan.positions[read.stream]
             for lane, (task, partition) in enumerate(read.lanes):
                 refs = self._refs(read, partition, lane, first[lane], last[lane], plan)
+                if str(lane) in plan.said.get(read.stream, {}):
+                    refs.append({"ctl": plan.said[read.stream][str(lane)], "o": last[lane]})
                 if lane in plan.ended.get(read.stream, ()):
                     refs.append(_control(last[lane], EndOfStreamMessage(read.stream)))
-                if drains and not read.intermediate:
+                if (drains and not read.intermediate) or _reaches_cut(read.stream, lane, before, plan):
                     assert plan.drain is not None
                     message = DrainMessage(plan.drain.run_id)
                     refs.append(_control(last[lane], WatermarkMessage(MAX_TIMESTAMP), message))
@@ -259,22 +300,59 @@ class JobReader(_SimpleStreamReaderWrapper):
             return []
         refs = self._log.resolve(read.stream, partition, first, last)
         barrier = plan.barrier[read.stream][lane] if read.stream in plan.barrier else 0
-        return [ref for ref in refs if "ctl" not in ref or ref["o"] >= barrier]
+        if not read.external:
+            return [ref for ref in refs if "ctl" not in ref or ref["o"] >= barrier]
+        # What other jobs say holds. Only what this job's tasks told each other is of its last generation.
+        return [
+            {**ref, "ctl": from_upstream(ref).to_json()} if "ctl" in ref and ref["o"] < barrier else ref for ref in refs
+        ]
 
 
 def ended_lanes(
-    inputs: Sequence[InputLanes], bookkeeping: dict[int, dict[str, Any]], back: Mapping[str, Collection[int]]
+    inputs: Sequence[InputLanes],
+    bookkeeping: dict[int, dict[str, Any]],
+    back: Mapping[str, Collection[int]],
+    holds: Collection[str] = (),
 ) -> dict[str, list[int]]:
-    """Source stream → lanes that have ended, by the tasks' bookkeeping, and are not moved back."""
+    """Stream → lanes that have ended, by the tasks' bookkeeping, and are not moved back: of sources, and of those streams
+    of other jobs where that holds on."""
     found: dict[str, list[int]] = {}
     for read in inputs:
-        if read.intermediate:
+        if read.intermediate and read.stream not in holds:
             continue
         for lane, (task, _) in enumerate(read.lanes):
-            end = bookkeeping.get(task, {}).get(read.stream, {}).get("end", {})
-            if (end.get("direct") or end.get("agreed")) and lane not in back.get(read.stream, ()):
+            kept = bookkeeping.get(task, {}).get(read.stream, {})
+            if has_ended(kept) and lane not in back.get(read.stream, ()):
                 found.setdefault(read.stream, []).append(lane)
     return found
+
+
+def said_lanes(
+    inputs: Sequence[InputLanes], bookkeeping: dict[int, dict[str, Any]], restart: Restart
+) -> dict[str, dict[str, Any]]:
+    """Stream of another job → lane that is not moved and has not ended → what upstream tasks have said, and holds on."""
+    found: dict[str, dict[str, Any]] = {}
+    for read in inputs:
+        if read.stream not in restart.holds:
+            continue
+        for lane, (task, _) in enumerate(read.lanes):
+            kept = bookkeeping.get(task, {}).get(read.stream)
+            run = None if kept is None or has_ended(kept) else said_before(kept)
+            if run is not None and lane not in restart.moves.get(read.stream, {}):
+                found.setdefault(read.stream, {})[str(lane)] = run.to_json()
+    return found
+
+
+def _up_to(cut: Positions, heads: Positions) -> Positions:
+    """The heads, as far as they may be read."""
+    return heads | {stream: [min(pair) for pair in zip(cut[stream], heads[stream], strict=True)] for stream in cut}
+
+
+def _reaches_cut(stream: str, lane: int, before: BatchPlan, plan: BatchPlan) -> bool:
+    """Whether it is in this batch that a lane has been read up to where its stream is cut off."""
+    if stream not in plan.cut or plan.positions[stream][lane] != plan.cut[stream][lane]:
+        return False
+    return stream not in before.cut or before.positions[stream][lane] != plan.cut[stream][lane]
 
 
 def _both(one: Mapping[str, list[int]], other: Mapping[str, list[int]]) -> dict[str, list[int]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -44,10 +44,11 @@ def take_startpoints(
     tasks: int,
     current: BatchPlan,
     on_rewind: str | None,
+    consumed: Collection[SSP] | None = None,
 ) -> TakenStartpoints:
     """Fan out and resolve, in one transaction: a start that is refused takes nothing.
 
-    `current` is the plan that the job would go on from. Raises `UnresolvableStartpoint`, `RewindUndecided`,
+    `current` is the plan that the job would go on from, `consumed` what all jobs of the application consume. Raises `UnresolvableStartpoint`, `RewindUndecided`,
     `InvalidOption`.
     """
     if on_rewind is not None and on_rewind not in ON_REWIND:
@@ -55,7 +56,9 @@ def take_startpoints(
     positions = lane_positions(inputs, tasks, current)
     planned = {tuple(receipt) for receipt in current.startpoints}
     with log.transaction():
-        taken = StartpointManager(log, application).fan_out({task: list(ssps) for task, ssps in positions.items()})
+        taken = StartpointManager(log, application).fan_out(
+            {task: list(ssps) for task, ssps in positions.items()}, consumed=consumed
+        )
         fresh = {
             task: {ssp: fanned for ssp, fanned in of_task.items() if tuple(fanned.receipt) not in planned}
             for task, of_task in taken.applies.items()

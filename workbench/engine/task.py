@@ -165,11 +165,10 @@ class Task:
 
     def by_drain(self, operator: int) -> bool:
         """Whether it is a drain, and not the end of all streams, that raises an operator's watermark to its maximum."""
-        if self.order.drain is None:
-            return False
-        return not all(
-            self.reconciliations[source].ended for source in self._sources_of(operator) if source in self.inputs
-        )
+        sources = [self.reconciliations[source] for source in self._sources_of(operator) if source in self.inputs]
+        if self.order.drain is None and not any(source.drained for source in sources):
+            return False  # Of another job the markers may come before the notification is seen here.
+        return not all(source.ended for source in sources)
 
     def chunks(self, operator: int) -> ChunkStore:
         return self.store.chunks(operator)
@@ -240,7 +239,7 @@ class Task:
 
     def _process_controls(self, stream: InputStream, run: ControlRun) -> None:
         reconciliation = self.reconciliations[stream.stream]
-        self._act(stream, reconciliation.apply_run(run))
+        self._act(stream, reconciliation.apply_run(_without_last_times(run) if stream.external else run))
 
     def _act(self, stream: InputStream, reconciled: list[ControlMessage]) -> None:
         operator = self.operators[stream.node]
@@ -287,7 +286,7 @@ class Task:
         return set().union(*(self._sources_of(predecessor.id) for predecessor in node.inputs))
 
     def _task_count(self, stream: str) -> int:
-        return len(self.plan.input(stream).upstream_tasks)
+        return self.plan.output(stream).writers
 
     def _stage(self) -> list[dict[str, Any]]:
         rows = self.outbox.rows()
@@ -347,6 +346,20 @@ class Task:
             "inputs": {name: reconciliation.to_json() for name, reconciliation in self.reconciliations.items()},
             "operators": {str(id): operator.state.to_json() for id, operator in self.operators.items()},
         }
+
+
+def _without_last_times(run: ControlRun) -> ControlRun:
+    """Of another job, without watermarks at the maximum: the end or the drain behind it says that, and which it was.
+
+    A drain of that job alone is no end of time here, where the stream goes on after it.
+    """
+    if MAX_TIMESTAMP not in run.timestamps:
+        return run
+    return ControlRun.from_messages(
+        message
+        for message in run
+        if message.direct or not isinstance(message, WatermarkMessage) or message.timestamp < MAX_TIMESTAMP
+    )
 
 
 def _ends(reconciliation: Reconciliation) -> set[str]:

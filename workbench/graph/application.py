@@ -42,6 +42,10 @@ class Application:
     def __init__(self, name: str) -> None:
         self.name = checked_name(name, "application")
         self.nodes: list[nodes.Node] = []
+        self.family = self.name
+        """The name of the whole application, also in the parts of a split one."""
+        self.stage: int | None = None
+        """The index of the one stage that it runs, where it is a part."""
 
     def input(
         self,
@@ -126,6 +130,19 @@ class Application:
             chooser=chooser,
             batch_size=batch_size,
         )
+
+    def split(self) -> list[Application]:
+        """One job for each stage, called `<name> stage 1` and so on, to be deployed each in a process of its own.
+
+        They are connected by the log only, and may be started, stopped and restarted in any order. Deployed with one
+        `run_id` they are one deployment: a drain of it drains all of them. Drained one after the other they must be so
+        in the order of the stages; one that has drained can start again when those that read from it have drained, too
+        (`SplitConflict` says so). Output streams have the partitions that they have without a split; a stage that reads
+        nothing but broadcast streams has one task. Source: "Control messages" design document.
+        """
+        from workbench.graph.parts import parts_of
+
+        return parts_of(self)
 
     def picture(self) -> Picture:
         """The graph as data: what `_repr_html_` draws and `str` tells."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from workbench.errors import InvalidGraph
 from workbench.graph import nodes
@@ -17,7 +18,7 @@ def plan_job(application: str, application_nodes: list[nodes.Node], partitions_i
     `InvalidGraph` for a graph that can not run.
     """
     _check_streams(application, application_nodes)
-    sources = _sources_of(application_nodes)
+    sources = sources_of(application_nodes)
     widths: dict[int, int] = {}
     """Input → the partitions of its stream."""
     written: dict[int, OutputStream] = {}
@@ -63,7 +64,15 @@ def plan_job(application: str, application_nodes: list[nodes.Node], partitions_i
         for stage in stages
         for node in stage.inputs
     )
-    return JobPlan(application, stages, inputs, tuple(written.values()), tasks)
+    outputs = tuple(
+        replace(
+            output,
+            writer=writer,
+            writers=len(upstream_tasks(application_nodes[writer])) if output.intermediate else 0,
+        )
+        for writer, output in written.items()
+    )
+    return JobPlan(application, stages, inputs, outputs, tasks)
 
 
 def source_streams(application_nodes: list[nodes.Node]) -> list[str]:
@@ -75,7 +84,7 @@ def _inputs(application_nodes: list[nodes.Node]) -> list[nodes.Input]:
     return [node for node in application_nodes if isinstance(node, nodes.Input)]
 
 
-def _sources_of(application_nodes: list[nodes.Node]) -> dict[int, set[nodes.Input]]:
+def sources_of(application_nodes: list[nodes.Node]) -> dict[int, set[nodes.Input]]:
     """Operator → the inputs from which its messages can come without another stream between them."""
     found: dict[int, set[nodes.Input]] = {}
     for node in application_nodes:

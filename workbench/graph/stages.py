@@ -13,7 +13,10 @@ class Stage:
     """Operators that run together in one task without a stream between them, in topological order."""
 
     index: int
+    """Its place in the job."""
     operators: tuple[nodes.Node, ...]
+    number: int | None = None
+    """Its place in the application, where the job is only a part of that."""
 
     @property
     def inputs(self) -> tuple[nodes.Input, ...]:
@@ -22,7 +25,8 @@ class Stage:
     @property
     def name(self) -> str:
         """For people: `stage 1: flights`."""
-        return f"stage {self.index + 1}: {', '.join(node.stream for node in self.inputs)}"
+        place = self.index if self.number is None else self.number
+        return f"stage {place + 1}: {', '.join(node.stream for node in self.inputs)}"
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,19 @@ class InputStream:
     broadcast: bool
     intermediate: bool
     upstream_tasks: tuple[str, ...]
-    """Names of the tasks of this job that write to it; empty for a source."""
+    """Names of the tasks that write to it; empty for a source."""
+    writer: str = ""
+    """The job of the same application that writes to it, where that is another one."""
+
+    @property
+    def external(self) -> bool:
+        """Whether it comes from another job of the same, split, application."""
+        return bool(self.writer)
+
+    @property
+    def entering(self) -> bool:
+        """Whether its messages come from outside of the job: of a source, or of another job."""
+        return self.external or not self.intermediate
 
     def lanes(self, tasks: int) -> list[tuple[int, int]]:
         """(task, partition) for each partition that one of the job's `tasks` reads, in the order of `BatchPlan.positions`."""
@@ -58,6 +74,12 @@ class OutputStream:
     stream: str
     partitions: int
     intermediate: bool
+    writers: int = 0
+    """How many tasks write to an intermediate stream: the task count in their control messages."""
+    reader: str = ""
+    """The job of the same application that reads it, where that is another one."""
+    writer: int = -1
+    """The operator."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +90,8 @@ class JobOutline:
     stages: tuple[str, ...]
     """The stages' names, in order."""
     inputs: tuple[InputStream, ...]
+    written: tuple[str, ...] = ()
+    """The intermediate streams that the job writes."""
 
     def inputs_of(self, task: int) -> list[InputStream]:
         """The streams of which this task consumes a partition."""
@@ -82,7 +106,8 @@ class JobOutline:
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> JobOutline:
         inputs = (InputStream(**{**read, "upstream_tasks": tuple(read["upstream_tasks"])}) for read in saved["inputs"])
-        return cls(saved["tasks"], tuple(saved["stages"]), tuple(inputs))
+        written = saved.get("written", [read["stream"] for read in saved["inputs"] if read["intermediate"]])
+        return cls(saved["tasks"], tuple(saved["stages"]), tuple(inputs), tuple(written))
 
 
 @dataclass(frozen=True)
@@ -97,7 +122,8 @@ class JobPlan:
 
     @property
     def outline(self) -> JobOutline:
-        return JobOutline(self.tasks, tuple(stage.name for stage in self.stages), self.inputs)
+        written = tuple(output.stream for output in self.outputs if output.intermediate)
+        return JobOutline(self.tasks, tuple(stage.name for stage in self.stages), self.inputs, written)
 
     @property
     def sources(self) -> tuple[InputStream, ...]:

@@ -105,7 +105,7 @@ def batches_frame(outline: JobOutline, batches: Sequence[BatchRecord], started: 
 
     `input_messages` were read from source streams, `passed_messages` from intermediate ones.
     """
-    sources = {read.stream for read in outline.inputs if not read.intermediate}
+    sources = {read.stream for read in outline.inputs if read.entering}
     rows = []
     watermarks = watermarks_frame(outline, batches)
     active = watermarks[watermarks["state"].isin(["active", "idle", "held"])]

@@ -18,8 +18,9 @@ from workbench.systems.log import StreamLog
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS telemetry_run (
-    run_id TEXT PRIMARY KEY, job TEXT NOT NULL, started INTEGER NOT NULL, ended INTEGER, status TEXT NOT NULL,
-    failure TEXT, plan TEXT NOT NULL
+    run_id TEXT NOT NULL, job TEXT NOT NULL, started INTEGER NOT NULL, ended INTEGER, status TEXT NOT NULL,
+    failure TEXT, plan TEXT NOT NULL,
+    PRIMARY KEY (run_id, job)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS telemetry_batch (
     job TEXT NOT NULL, checkpoint_id TEXT NOT NULL, batch INTEGER NOT NULL, run_id TEXT NOT NULL,
@@ -75,13 +76,17 @@ class Recorder:
                 connection.execute(statement)
 
     def start_run(self, run_id: str, started: int, plan: dict[str, Any]) -> None:
-        """Begin a run, or go on with one of the same id. Raises `InvalidOption` if another job has a run of that id."""
+        """Begin a run, or go on with one of the same id.
+
+        Jobs of one split application (`plan["application"]`) may share an id: they are one deployment. Raises
+        `InvalidOption` if a job of another application has a run of that id.
+        """
         with self.log.transaction() as connection:
-            known = self.run(run_id)
-            if known is not None and known.job != self.job:
-                raise InvalidOption.run_id_taken(run_id, known.job)
+            for job, application in self._applications("run_id = ?", run_id):
+                if job != self.job and application != plan.get("application", self.job):
+                    raise InvalidOption.run_id_taken(run_id, application)
             connection.execute(
-                "INSERT INTO telemetry_run VALUES (?, ?, ?, NULL, 'running', NULL, ?) ON CONFLICT (run_id) DO UPDATE"
+                "INSERT INTO telemetry_run VALUES (?, ?, ?, NULL, 'running', NULL, ?) ON CONFLICT (run_id, job) DO UPDATE"
                 " SET started = excluded.started, ended = NULL, status = 'running', failure = NULL, plan = excluded.plan",
                 (run_id, self.job, started, json.dumps(plan)),
             )
@@ -97,8 +102,8 @@ class Recorder:
     def end_run(self, run_id: str, ended: int, status: str, failure: dict[str, str] | None) -> None:
         with self.log.transaction() as connection:
             connection.execute(
-                "UPDATE telemetry_run SET ended = ?, status = ?, failure = ? WHERE run_id = ?",
-                (ended, status, json.dumps(failure) if failure else None, run_id),
+                "UPDATE telemetry_run SET ended = ?, status = ?, failure = ? WHERE run_id = ? AND job = ?",
+                (ended, status, json.dumps(failure) if failure else None, run_id, self.job),
             )
 
     def record_batch(
@@ -136,8 +141,25 @@ class Recorder:
         )
 
     def run(self, run_id: str) -> RunRecord | None:
-        rows = self._rows("SELECT * FROM telemetry_run WHERE run_id = ?", (run_id,))
+        rows = self._rows("SELECT * FROM telemetry_run WHERE run_id = ? AND job = ?", (run_id, self.job))
         return _run_record(rows[0]) if rows else None
+
+    def runs_elsewhere(self, run_id: str) -> bool:
+        """Whether another job, of the same split application, is on record as running under that id."""
+        return bool(
+            self._rows(
+                "SELECT 1 FROM telemetry_run WHERE run_id = ? AND job <> ? AND status = 'running'", (run_id, self.job)
+            )
+        )
+
+    def jobs_of(self, application: str) -> list[str]:
+        """All jobs that ever ran of an application: itself, or its parts."""
+        return sorted({job for job, of in self._applications("1 = ?", 1) if of == application})
+
+    def _applications(self, condition: str, value: Any) -> list[tuple[str, str]]:
+        """(job, application) of runs."""
+        rows = self._rows(f"SELECT DISTINCT job, plan FROM telemetry_run WHERE {condition}", (value,))
+        return [(job, json.loads(plan).get("application", job)) for job, plan in rows]
 
     def runs(self) -> list[RunRecord]:
         """All runs of this job, oldest first; none in a log on which nothing was ever deployed."""

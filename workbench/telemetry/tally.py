@@ -21,7 +21,7 @@ class Tally:
     last_batch: int = -1
     batches: int = 0
     source_messages: int = 0
-    """Messages read from source streams; what stages pass on to each other is not counted."""
+    """Messages read from source streams, or from another job; what stages of this job pass on is not counted."""
     late_messages: int = 0
     control_messages: int = 0
     generation: int = 0
@@ -31,7 +31,7 @@ class Tally:
     states: dict[tuple[int, str], tuple[str, int | None]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._sources = {read.stream for read in self.outline.inputs if not read.intermediate}
+        self._sources = {read.stream for read in self.outline.inputs if read.entering}
         for task in range(self.outline.tasks):
             for read in self.outline.inputs_of(task):
                 self.states[task, read.stream] = ("unknown", None)
