@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.benchmarks import cold_start, control_messages, drain, open_windows, small_batch, throughput
+from tests.benchmarks import choosers, cold_start, control_messages, drain, open_windows, small_batch, throughput
 from tests.benchmarks.processes import say
 from tests.benchmarks.results import Result, table, write
 from tests.benchmarks.scale import FULL, QUICK, Scale
@@ -29,6 +29,7 @@ BENCHMARKS: dict[str, Callable[[Scale, Path], list[Result]]] = {
     "open-windows": open_windows.measure,
     "control-messages": control_messages.measure,
     "drain": drain.measure,
+    "choosers": choosers.measure,
 }
 
 
