@@ -169,4 +169,8 @@ def _shape(plan: JobPlan, containers: int) -> dict[str, Any]:
                     + ", ".join(f"{name}={column}.{how}" for name, (column, how) in spec.aggregates.items())
                     + f" over {spec.time_column}"
                 )
+            if isinstance(node, nodes.StreamJoin):
+                shape[f"join {node.id}"] = str(node.spec)
+            if isinstance(node, nodes.Table):
+                shape[f"table {node.id}"] = f"by {', '.join(node.keys)}"
     return shape

@@ -43,6 +43,7 @@ from workbench.engine.task import Routing, TaskSettings
 from workbench.errors import InvalidOption, SplitConflict
 from workbench.graph.application import Application
 from workbench.graph.job_plan import plan_job, source_streams
+from workbench.graph.joins import described_streams
 from workbench.graph.parts import plan_parts
 from workbench.graph.stages import JobPlan
 from workbench.names import LOG_SYSTEM, SSP
@@ -277,6 +278,7 @@ def prepare(
             restart=restart,
             writers={read.stream: read.writer for read in plan.inputs if read.external},
             chooser=settings_for(choosing, inputs),
+            described=described_streams(plan.stages),
         ),
         tasks=TaskSettings(plan, log.segments_directory, run_id, chosen_routing),
         sink=SinkSettings(

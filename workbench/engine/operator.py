@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
+
 from workbench.engine.batch import Batch
 from workbench.engine.failures import TaskFailed, of_platform
 from workbench.engine.outbox import Outbox
@@ -32,6 +34,7 @@ class Context(Protocol):
     def announce_drain(self, stream: str) -> None: ...
     def by_drain(self, operator: int) -> bool: ...
     def chunks(self, operator: int) -> ChunkStore: ...
+    def columns_of(self, stream: str) -> pa.Schema | None: ...
     def where(self, operator: int) -> dict[str, str]: ...
 
 
@@ -135,6 +138,11 @@ class Operator:
     def start_generation(self, *, reset: bool) -> None:
         """Forget all that was heard; with `reset`, what is kept of rows too."""
         self.state = OperatorState(manifest=None if reset else self.state.manifest)
+
+    def columns(self) -> pa.Schema | None:
+        """What the rows look like that it emits, for who must know before the first comes; None where nobody can say."""
+        known = (predecessor.columns() for predecessor in self.predecessors)
+        return next((schema for schema in known if schema is not None), None)
 
     def finish_batch(self) -> None:
         """Bring `state` up to date before the checkpoint."""

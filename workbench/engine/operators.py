@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from workbench.engine.batch import Batch
+from workbench.engine.join_operators import JoinSideOperator, StreamJoinOperator, TableJoinOperator, TableOperator
 from workbench.engine.operator import Context, Operator, OperatorState
 from workbench.engine.user_operators import FilterOperator, FlatMapOperator, MapOperator, SinkOperator
 from workbench.errors import TidemarkError, UnknownColumn
@@ -15,6 +18,9 @@ class InputOperator(Operator):
     """Where a stream enters; its watermark and end come from the task's reconciliation."""
 
     node: nodes.Input
+
+    def columns(self) -> pa.Schema | None:
+        return self.context.columns_of(self.node.stream)
 
 
 class MergeOperator(Operator):
@@ -120,6 +126,10 @@ class WindowOperator(Operator):
             return watermark
         return self.aggregation.earliest_open_start(self.store, watermark)
 
+    def columns(self) -> pa.Schema | None:
+        schema = super().columns()
+        return None if schema is None else self.aggregation.output_schema(schema)
+
     def finish_batch(self) -> None:
         self.state.manifest = self.store.manifest()
 
@@ -133,6 +143,10 @@ OPERATORS: dict[type[nodes.Node], type[Operator]] = {
     nodes.PartitionBy: PartitionByOperator,
     nodes.Broadcast: BroadcastOperator,
     nodes.Window: WindowOperator,
+    nodes.JoinSide: JoinSideOperator,
+    nodes.StreamJoin: StreamJoinOperator,
+    nodes.Table: TableOperator,
+    nodes.TableJoin: TableJoinOperator,
     nodes.SendTo: SendToOperator,
     nodes.Sink: SinkOperator,
 }

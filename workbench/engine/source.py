@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ class SourceSettings:
     """Streams of other jobs of the same application → the job."""
     chooser: ChooserSettings | None = None
     """None: nothing is to be chosen."""
+    described: list[str] = field(default_factory=list)
+    """Streams whose columns tasks are told (see `graph.joins.described_streams`)."""
 
     def options(self) -> dict[str, str]:
         return {"job": json.dumps({**asdict(self), "initial": self.initial.to_json()})}
@@ -277,6 +280,7 @@ class JobReader(_SimpleStreamReaderWrapper):
                     refs.append(_control(last[lane], WatermarkMessage(MAX_TIMESTAMP), message))
                 if refs or str(task) in plan.order:
                     steps.setdefault(task, []).append(Step(read.stream, partition, refs, first[lane]))
+        schemas = self._schemas()
         return [
             (
                 slots[task],
@@ -289,10 +293,20 @@ class JobReader(_SimpleStreamReaderWrapper):
                     plan.restarted,
                     plan.drain,
                     plan.order.get(str(task), ""),
+                    schemas,
                 ).to_json(),
             )
             for task in sorted(steps)
         ]
+
+    def _schemas(self) -> dict[str, str]:
+        """Of the streams that are to be described and have rows yet."""
+        known = {stream: self._log.stream(stream).schema for stream in self._settings.described}
+        return {
+            stream: base64.b64encode(schema.serialize()).decode()
+            for stream, schema in known.items()
+            if schema is not None
+        }
 
     def _refs(self, read: InputLanes, partition: int, lane: int, first: int, last: int, plan: BatchPlan) -> list[Ref]:
         """What lies between two offsets, without control messages of an earlier generation."""

@@ -5,6 +5,7 @@ No Spark here. State is behind `TaskStore`, input is a `WorkOrder`, output a `Re
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterable, Iterator
@@ -172,6 +173,11 @@ class Task:
 
     def chunks(self, operator: int) -> ChunkStore:
         return self.store.chunks(operator)
+
+    def columns_of(self, stream: str) -> pa.Schema | None:
+        """The columns of an input stream, where the work order tells them."""
+        text = self.order.schemas.get(stream)
+        return None if text is None else pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
 
     def where(self, operator: int) -> dict[str, str]:
         """Where an error happened, in words."""

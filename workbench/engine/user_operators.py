@@ -64,7 +64,24 @@ class UserOperator(Operator):
         return batch.with_rows(_without_dictionaries(rows))
 
 
-class MapOperator(UserOperator):
+class RowsOperator(UserOperator):
+    """Common to operators that emit what the function returns."""
+
+    node: nodes.Map | nodes.FlatMap
+
+    def columns(self) -> pa.Schema | None:
+        """Found by calling the function with no rows. One that can not do with none has columns nobody knows."""
+        schema = super().columns()
+        if schema is None:
+            return None
+        try:
+            result = self.node.function(Batch(schema.empty_table(), "").frame())
+            return _without_dictionaries(pa.Table.from_pandas(result, preserve_index=False)).schema.remove_metadata()
+        except Exception:  # it was written for rows, and fails for this reason only
+            return None
+
+
+class MapOperator(RowsOperator):
     node: nodes.Map
 
     def process(self, batch: Batch) -> Batch:
@@ -78,7 +95,7 @@ class MapOperator(UserOperator):
         return result
 
 
-class FlatMapOperator(UserOperator):
+class FlatMapOperator(RowsOperator):
     node: nodes.FlatMap
 
     def process(self, batch: Batch) -> Batch:

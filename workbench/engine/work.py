@@ -36,17 +36,31 @@ class WorkOrder:
     """The drain that the job is in."""
     runs: str = ""
     """The order that was chosen (`choosers.encode_runs`; its lanes are the steps); without one, step by step."""
+    schemas: dict[str, str] = field(default_factory=dict)
+    """Input stream → its Arrow schema (IPC, base64), where an operator may need it before a row comes."""
 
     def to_json(self) -> str:
         steps = [[step.stream, step.partition, step.refs, step.first] for step in self.steps]
         drain = None if self.drain is None else asdict(self.drain)
-        return json.dumps([self.task, self.batch, steps, self.generation, self.reset, self.restarted, drain, self.runs])
+        return json.dumps(
+            [
+                self.task,
+                self.batch,
+                steps,
+                self.generation,
+                self.reset,
+                self.restarted,
+                drain,
+                self.runs,
+                self.schemas,
+            ]
+        )
 
     @classmethod
     def from_json(cls, text: str) -> WorkOrder:
-        task, batch, steps, generation, reset, restarted, drain, runs = json.loads(text)
+        task, batch, steps, generation, reset, restarted, drain, runs, schemas = json.loads(text)
         order = None if drain is None else DrainOrder(**drain)
-        return cls(task, batch, [Step(*step) for step in steps], generation, reset, restarted, order, runs)
+        return cls(task, batch, [Step(*step) for step in steps], generation, reset, restarted, order, runs, schemas)
 
 
 @dataclass

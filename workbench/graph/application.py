@@ -5,17 +5,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from workbench.choosers.tiers import checked_priority
-from workbench.errors import InvalidGraph
+from workbench.choosers.tiers import checked_bootstrap, checked_priority
+from workbench.errors import InvalidGraph, InvalidJoin
 from workbench.graph import nodes
 from workbench.graph.expressions import checked_expression
+from workbench.graph.joins import (
+    SUFFIXES,
+    Late,
+    Table,
+    Within,
+    check_partition_keys,
+    columns_of,
+    join_spec,
+    late_streams,
+    lookup_spec,
+)
 from workbench.names import checked_name
 from workbench.windows import Aggregate, Assigner, WindowSpec
 from workbench.windows.durations import Duration, milliseconds
@@ -284,6 +295,77 @@ class MessageStream:
         if self._partition_keys and not set(self._partition_keys) <= set(keys):
             raise InvalidGraph.keys_not_together(label, keys, self._partition_keys)
         return WindowedStream(self, assigner, keys, checked_name(late) if late is not None else None)
+
+    def table(self, key: str | Sequence[str], *, name: str | None = None) -> Table:
+        """The latest row of each key of this stream, in order of arrival, for `join` to look up.
+
+        It has no time: a row that is joined sees the table as it is then, and stays as it was. Where the table is to be
+        complete before the first row is joined, read its stream with `app.input(…, bootstrap=True)`. A row with a null
+        key is not kept.
+        """
+        keys = columns_of(key, "A table")
+        label = name or f"table by {', '.join(keys)}"
+        node = nodes.Table(self._next_id(), label, (self._node,), keys=keys)
+        self._application._add(node)
+        return Table(self._application, node)
+
+    def join(
+        self,
+        other: MessageStream | Table,
+        on: str | Sequence[str] | None = None,
+        *,
+        within: Within | None = None,
+        how: str = "inner",
+        event_time: str | None = None,
+        suffixes: tuple[str, str] = SUFFIXES,
+        late: Late | None = None,
+        name: str | None = None,
+    ) -> MessageStream:
+        """Join with another stream within a bound in time, or with a table.
+
+        A row has the columns of this stream, then those of the other without its keys; columns that both have get the
+        `suffixes`. Keys that are null match nothing. Both sides must be partitioned alike, by columns among the keys:
+        use `partition_by` on both, or `broadcast` the right one.
+
+        Two streams: each pair of rows with equal `on` whose times are `within` a bound comes once: "2h" (at most that
+        far apart), or (before, after): how long before and after a row of this stream the other's may be, ends included.
+        A row is held until the other side's watermark says that no match can come. With how="left" a row of this stream
+        without a match then comes with nulls, and all rows have a column `drained`: true where it was a drain that ended
+        the wait, so that a match may come yet. `event_time` says which row's time the result has: its name there, by
+        default this stream's. Rows that are behind their own side's watermark are late: they are counted, and go to the
+        two streams of `late`, (of this side, of the other), if they are named. Before the first row of the other side
+        was read anywhere its columns are not known, and rows without a match come without them.
+
+        A table: `on` names the columns of this stream to look up by, by default those of the table's key. how="left"
+        keeps rows whose key is not in the table. Time is that of this stream alone.
+
+        Raises `InvalidJoin`, `InvalidGraph`, `InvalidDuration`.
+        """
+        if not isinstance(other, MessageStream | Table):
+            raise InvalidJoin.not_a_stream(other)
+        if other._application is not self._application:
+            raise InvalidGraph.other_application(self._application.name, other._application.name)
+        if isinstance(other, Table):
+            options = {"within": within, "event_time": event_time, "late": late}
+            unfit = [option for option, value in options.items() if value is not None]
+            if unfit:
+                raise InvalidJoin.not_for_tables(unfit)
+            looked_up = lookup_spec(other, on, how, suffixes)
+            label = name or f"{looked_up.how} join table by {', '.join(looked_up.left_on)}"
+            return self._then(nodes.TableJoin(self._next_id(), label, (self._node, other._node), spec=looked_up))
+        spec = join_spec((self._event_time, other._event_time), on, within, how, event_time, suffixes)
+        label = name or f"{spec.how} join by {', '.join(spec.left_on)}"
+        check_partition_keys(label, spec.left_on, (self._partition_keys, other._partition_keys))
+        late_left, late_right = late_streams(late)
+        left = self._application._add(
+            nodes.JoinSide(self._next_id(), f"{label}, left", (self._node,), spec=spec, side="left", late=late_left)
+        )
+        right = self._application._add(
+            nodes.JoinSide(self._next_id(), f"{label}, right", (other._node,), spec=spec, side="right", late=late_right)
+        )
+        joined = self._then(nodes.StreamJoin(self._next_id(), label, (left, right), spec=spec), spec.event_time)
+        joined._partition_keys = self._partition_keys or other._partition_keys
+        return joined
 
     def send_to(self, stream: str, *, key: str | tuple[str, ...] | None = None, partitions: int | None = None) -> None:
         """Write to an output stream of the log, created at the first deployment if it is not there.

@@ -1,7 +1,7 @@
 """Columns that an application names and its rows will not have, found before anything runs.
 
 The columns of a source are known once the log holds its first rows. Filters, merges and streams between stages keep them,
-windows have columns of their own. Behind a function of the user's nobody knows them before it has run.
+windows and joins have columns of their own. Behind a function of the user's nobody knows them before it has run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ def check_columns(application_nodes: Sequence[nodes.Node], schemas: Mapping[str,
     """Raise `UnknownColumn` for the first operator, in the order of declaration, that needs a column it will not get.
 
     `schemas` are those of the source streams, None (or nothing) for one without rows yet. Raises `WrongType` too, for a
-    window whose keys or aggregates can not be of these types, and `InvalidTime` for an event time that is none.
+    window whose keys or aggregates can not be of these types, `InvalidJoin` for sides whose columns can not stand together,
+    and `InvalidTime` for an event time that is none.
     """
     leaving: dict[int, tuple[pa.Schema, ...]] = {}
     """Operator → the known ones among the schemas of the rows that can leave it."""
@@ -29,7 +30,7 @@ def check_columns(application_nodes: Sequence[nodes.Node], schemas: Mapping[str,
         reaching = tuple(schema for before in _before(node) for schema in leaving[before.id])
         for schema in reaching:
             _check(_needed(node), schema, f"the rows that reach {node.label!r}")
-        leaving[node.id] = _leaving(node, reaching, schemas)
+        leaving[node.id] = _leaving(node, reaching, schemas, leaving)
 
 
 def _before(node: nodes.Node) -> tuple[nodes.Node, ...]:
@@ -47,13 +48,30 @@ def _needed(node: nodes.Node) -> Iterable[str]:
         case nodes.Window():
             aggregated = (column for _, column, _ in node.spec.outputs if column != ANY_COLUMN)
             return (*node.spec.keys, node.spec.time_column, *aggregated)
+        case nodes.JoinSide():
+            return (*node.spec.keys(node.side), node.spec.time_column(node.side))
+        case nodes.Table():
+            return node.keys
     return ()
 
 
+def _check_looked_up(node: nodes.TableJoin, schemas: Iterable[pa.Schema]) -> None:
+    for schema in schemas:
+        _check(node.spec.left_on, schema, f"the rows that reach {node.label!r}")
+
+
 def _leaving(
-    node: nodes.Node, reaching: tuple[pa.Schema, ...], schemas: Mapping[str, pa.Schema | None]
+    node: nodes.Node,
+    reaching: tuple[pa.Schema, ...],
+    schemas: Mapping[str, pa.Schema | None],
+    leaving: Mapping[int, tuple[pa.Schema, ...]],
 ) -> tuple[pa.Schema, ...]:
     match node:
+        case nodes.StreamJoin() | nodes.TableJoin():
+            left, right = (leaving[side.id] for side in node.inputs)
+            if isinstance(node, nodes.TableJoin):
+                _check_looked_up(node, left)
+            return tuple(node.spec.output_schema(one, other) for one in left for other in right)
         case nodes.Input(produced_by=None):
             return _of_source(node, schemas.get(node.stream))
         case nodes.Map() | nodes.FlatMap():

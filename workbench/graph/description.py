@@ -30,6 +30,8 @@ def _describe(node: nodes.Node, stage: Stage, shown: dict[str, PictureNode], edg
                 detail = f"event time {node.event_time}" if node.event_time else ""
                 _stream(node.stream, "stream-source", detail, shown)
             return
+        case nodes.JoinSide():
+            return  # drawn as what arrives at the join
         case nodes.Window():
             by = f"by {', '.join(node.spec.keys)}" if node.spec.keys else ""
             shown[own] = PictureNode(own, node.label, "operator", stage.name, by)
@@ -41,7 +43,9 @@ def _describe(node: nodes.Node, stage: Stage, shown: dict[str, PictureNode], edg
         case _:
             shown[own] = PictureNode(own, node.label, "operator", stage.name)
     target = _stream_id(node.stream) if isinstance(node, nodes.SendTo) else own
-    edges.extend(PictureEdge(_end_of(predecessor), target) for predecessor in node.inputs)
+    for predecessor in node.inputs:
+        side = predecessor.side if isinstance(predecessor, nodes.JoinSide) else ""
+        edges.append(PictureEdge(_end_of(predecessor), target, side))
     match node:
         case nodes.PartitionBy():
             detail = _partitions(node.partitions)
@@ -53,6 +57,11 @@ def _describe(node: nodes.Node, stage: Stage, shown: dict[str, PictureNode], edg
         case nodes.Window() if node.late is not None:
             _stream(node.late, "stream-sink", "", shown)
             edges.append(PictureEdge(own, _stream_id(node.late), "late rows"))
+        case nodes.StreamJoin():
+            for entrance in node.inputs:
+                if isinstance(entrance, nodes.JoinSide) and entrance.late is not None:
+                    _stream(entrance.late, "stream-sink", "", shown)
+                    edges.append(PictureEdge(own, _stream_id(entrance.late), f"late rows, {entrance.side}"))
 
 
 def _stream(name: str, kind: Kind, detail: str, shown: dict[str, PictureNode]) -> None:
@@ -69,4 +78,6 @@ def _stream_id(name: str) -> str:
 
 def _end_of(node: nodes.Node) -> str:
     """Where a node's output is drawn to come from: an input is drawn as its stream."""
+    if isinstance(node, nodes.JoinSide):
+        return _end_of(node.inputs[0])
     return _stream_id(node.stream) if isinstance(node, nodes.Input) else str(node.id)

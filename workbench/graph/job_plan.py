@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from workbench.errors import InvalidGraph
 from workbench.graph import nodes
+from workbench.graph.co_partitioning import check_joined
 from workbench.graph.stages import InputStream, JobPlan, OutputStream, split_into_stages
 from workbench.names import task_name
 
@@ -36,12 +37,14 @@ def plan_job(application: str, application_nodes: list[nodes.Node], partitions_i
                 written[node.id] = OutputStream(node.stream, _agreed(node, node.stream, 1, have), True)
             case nodes.Window() if node.spec.keys:
                 _check_together(node, {source: widths[source.id] for source in sources[node.id]})
+            case nodes.StreamJoin() | nodes.TableJoin():
+                check_joined(node, widths)
     tasks = max([1, *(widths[node.id] for node in _inputs(application_nodes) if not node.is_broadcast)])
     for node in application_nodes:
         match node:
             case nodes.SendTo():
                 written[node.id] = _output(node, node.stream, node.partitions, tasks, partitions_in_log)
-            case nodes.Window() if node.late is not None:
+            case nodes.Window() | nodes.JoinSide() if node.late is not None:
                 written[node.id] = _output(node, node.late, None, tasks, partitions_in_log)
 
     def upstream_tasks(writer: nodes.Node) -> tuple[str, ...]:
@@ -101,7 +104,7 @@ def _check_streams(application: str, application_nodes: list[nodes.Node]) -> Non
         streams = []
         if isinstance(node, nodes.PartitionBy | nodes.Broadcast | nodes.SendTo):
             streams.append(node.stream)
-        if isinstance(node, nodes.Window) and node.late is not None:
+        if isinstance(node, nodes.Window | nodes.JoinSide) and node.late is not None:
             streams.append(node.late)
         for stream in streams:
             if stream in writers:

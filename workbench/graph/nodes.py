@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbench.joins import JoinSpec, LookupSpec, Side
 from workbench.windows import WindowSpec
 
 BatchFunction = Callable[[pd.DataFrame], pd.DataFrame]
@@ -106,6 +107,36 @@ class Window(Node):
 
     spec: WindowSpec = field(kw_only=True)
     late: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class JoinSide(Node):
+    """Where one side enters a `StreamJoin`. Late rows are counted, and go to the stream `late` if one is named."""
+
+    spec: JoinSpec = field(kw_only=True)
+    side: Side = field(kw_only=True)
+    late: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class StreamJoin(Node):
+    """Pairs of rows of two streams; `inputs` are their sides, left and right."""
+
+    spec: JoinSpec = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Table(Node):
+    """The latest row of each key."""
+
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class TableJoin(Node):
+    """Rows of a stream with those of a table; `inputs` are the stream and the `Table`."""
+
+    spec: LookupSpec = field(kw_only=True)
 
 
 @dataclass(frozen=True, eq=False)

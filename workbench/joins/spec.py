@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from workbench.errors import InvalidJoin
-from workbench.joins.keys import canonical_schema, key_type, rows_at
+from workbench.joins.keys import Mask, canonical_schema, key_type, rows_at
 from workbench.windows.durations import duration_text
 from workbench.windows.grouping import Numbers
 from workbench.windows.spec import DRAINED
@@ -64,9 +65,10 @@ class LookupSpec:
         left, right = canonical_schema(left), canonical_schema(right)
         return self.combine(left.empty_table(), right.empty_table(), _NO_ROWS).schema
 
-    def combine(self, left: pa.Table, right: pa.Table, rows: Numbers, *, drained: bool = False) -> pa.Table:
+    def combine(self, left: pa.Table, right: pa.Table, rows: Numbers, *, drained: Mask | None = None) -> pa.Table:
         """One row of the result for each row of `left`, with the row of `right` whose number is in `rows`; with nulls
-        where that is negative. `right` without columns is one of which nothing is known yet."""
+        where that is negative. `right` without columns is one of which nothing is known yet. `drained` tells of each
+        row whether a drain emits it (None: of none)."""
         left_names, right_names = self.names(left.column_names, right.column_names)
         columns = list(left.columns)
         if right.num_columns:
@@ -78,7 +80,7 @@ class LookupSpec:
                 columns += rows_at(kept, rows).columns
         names = [*left_names, *right_names]
         if self.marks_drained:
-            _mark(names, columns, len(left), drained)
+            _mark(names, columns, np.zeros(len(left), np.bool_) if drained is None else drained)
         return pa.table(columns, names=names)
 
     @property
@@ -151,17 +153,17 @@ class JoinSpec(LookupSpec):
         return f"{super().__str__()} within {bound} of {self.left_time} and {self.right_time}"
 
 
-def _mark(names: list[str], columns: list[pa.ChunkedArray], length: int, drained: bool) -> None:
+def _mark(names: list[str], columns: list[pa.ChunkedArray], drained: Mask) -> None:
     """Adds the column `drained`. Panes on the left have one already: what was incomplete before stays so."""
     if DRAINED not in names:
         names.append(DRAINED)
-        columns.append(pa.chunked_array([pa.repeat(pa.scalar(drained), length)]))
+        columns.append(pa.chunked_array([pa.array(drained)]))
         return
     index = names.index(DRAINED)
     if not pa.types.is_boolean(columns[index].type):
         raise InvalidJoin.drained_is_taken(str(columns[index].type))
-    if drained:
-        columns[index] = pc.or_kleene(columns[index], pa.scalar(True))
+    if drained.any():
+        columns[index] = pc.or_kleene(columns[index], pa.array(drained))
 
 
-_NO_ROWS: Numbers = pa.array([], pa.int64()).to_numpy()
+_NO_ROWS: Numbers = np.zeros(0, np.int64)

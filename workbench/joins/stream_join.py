@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -120,27 +121,24 @@ class StreamJoin:
     ) -> Iterator[pa.Table]:
         """Takes accepted rows of one side; yields the pairs they make with rows that came before, in blocks.
 
-        In a left join also the left rows for which no match can come: with null keys, or so old that the right side's
-        watermark has passed their bound; `drained` says that it was a drain that raised it to the maximum. The state
-        has changed when this returns. Reads the chunks of the other side that are within the bound of these rows.
+        In a left join also the left rows that are so old that the right side's watermark has passed their bound;
+        `drained` says that it was a drain that raised it to the maximum. The state has changed when this returns. Reads the chunks of the other side that are within the bound of these rows.
         Raises `InvalidJoin`.
         """
         table = canonical_rows(table)
         store.learn(side, table.schema)
         self.spec.names(store.rows_of("left").column_names, store.rows_of("right").column_names)
-        keyed = without_nulls(table, self.spec.keys(side))
-        results: list[Iterator[pa.Table]] = []
-        if side == "left" and self.spec.how == "left" and not keyed.all():
-            results.append(self._alone(store, table.filter(pa.array(~keyed)), drained=False))
-        if not keyed.all():
-            table = table.filter(pa.array(keyed))
-        if len(table):
-            times = self._times(side, table)
-            if side == "left":
-                results += self._add_left(store, table, times, watermarks[1], drained)
-            else:
-                results += self._add_right(store, table, times, watermarks[0])
-        return (part for result in results for part in result)
+        if side == "right" or self.spec.how == "inner":
+            keyed = without_nulls(table, self.spec.keys(side))
+            table = table if keyed.all() else table.filter(pa.array(keyed))
+        if not len(table):
+            return iter(())
+        times = self._times(side, table)
+        if side == "left":
+            results = self._add_left(store, table, times, watermarks[1], drained)
+        else:
+            results = self._add_right(store, table, times, watermarks[0])
+        return chain.from_iterable(list(results))
 
     def expire(self, store: JoinStore, watermarks: tuple[int, int], *, drained: bool = False) -> Iterator[pa.Table]:
         """Lets go of all rows for which no match can come any more; yields those of them that a left join emits alone.
@@ -216,7 +214,9 @@ class StreamJoin:
 
     def _alone(self, store: JoinStore, left: pa.Table, *, drained: bool) -> Iterator[pa.Table]:
         if len(left):
-            yield self.spec.combine(left, store.rows_of("right"), np.full(len(left), -1), drained=drained)
+            # Nobody waits for a match of a null: a drain has ended nothing there.
+            marks = without_nulls(left, self.spec.left_on) & drained
+            yield self.spec.combine(left, store.rows_of("right"), np.full(len(left), -1), drained=marks)
 
     def _bound(self, side: Side, watermark: int) -> int:
         """Rows of `side` before this can have no match any more, if that is the watermark of the other side."""

@@ -38,9 +38,10 @@ class KeyedTable:
         known: dict[str, Any] = manifest or {}
         self._log = HeldLog(chunks, "table ", known.get("rows"), combine=self._latest, sizes=sizes)
         self._arrived: int = known.get("arrived", 0)
-        self._schema: pa.Schema | None = None
+        self.schema: pa.Schema | None = None
+        """Its columns, as far as known."""
         if known.get("schema") is not None:
-            self._schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(known["schema"])))
+            self.schema = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(known["schema"])))
 
     @property
     def held_rows(self) -> int:
@@ -54,7 +55,7 @@ class KeyedTable:
     def update(self, table: pa.Table) -> None:
         """Takes rows in order of arrival: each replaces what was known of its key. Raises `InvalidJoin`."""
         table = canonical_rows(table)
-        self._learn(table.schema)
+        self.learn(table.schema)
         keyed = without_nulls(table, self.keys)
         if not keyed.all():
             table = table.filter(pa.array(keyed))
@@ -69,14 +70,14 @@ class KeyedTable:
         keys in the same order; -1 where there is none. Raises `InvalidJoin` for keys of other types."""
         found = np.full(len(table), -1)
         keyed = without_nulls(table, columns)
-        if self._schema is None:
+        if self.schema is None:
             return pa.table({}), found
         asked = table.select(list(dict.fromkeys(columns))).filter(pa.array(keyed))
         # An empty table too: keys of other types are told before there are rows that would never be found.
-        common_codes(asked.slice(0, 0), columns, self._schema.empty_table(), self.keys)
+        common_codes(asked.slice(0, 0), columns, self.schema.empty_table(), self.keys)
         held = self._log.near(np.unique(self._hashes(asked, columns)))
         if not len(held):
-            return self._schema.empty_table(), found
+            return self.schema.empty_table(), found
         asked_codes, held_codes = common_codes(asked, columns, held.rows, self.keys)
         newest = latest(held_codes, held.numbers)
         row_of = np.full(max(int(held_codes.max()), int(asked_codes.max(initial=0))) + 1, -1)
@@ -87,11 +88,11 @@ class KeyedTable:
     def clear(self) -> None:
         """Forgets all rows and what is known of them."""
         self._log.clear()
-        self._schema = None
+        self.schema = None
 
     def manifest(self) -> dict[str, Any]:
         """Writes what changed; returns what `KeyedTable` needs to go on from here, as a dict that JSON can hold."""
-        schema = None if self._schema is None else base64.b64encode(self._schema.serialize()).decode()
+        schema = None if self.schema is None else base64.b64encode(self.schema.serialize()).decode()
         return {"rows": self._log.manifest(), "arrived": self._arrived, "schema": schema}
 
     def _latest(self, held: Held) -> Held:
@@ -101,14 +102,15 @@ class KeyedTable:
     def _hashes(self, table: pa.Table, columns: tuple[str, ...]) -> Numbers:
         return partition_of_keys([table[key] for key in columns], _HASHES, columns).astype(np.int64)
 
-    def _learn(self, schema: pa.Schema) -> None:
-        if self._schema is None or self._schema == schema:
-            self._schema = schema
+    def learn(self, schema: pa.Schema) -> None:
+        """Notes the columns of the table. Raises `InvalidJoin` if they do not go with those it has."""
+        if self.schema is None or self.schema == schema:
+            self.schema = schema
             return
         try:
-            self._schema = pa.unify_schemas([self._schema, schema], promote_options="permissive")
+            self.schema = pa.unify_schemas([self.schema, schema], promote_options="permissive")
         except pa.ArrowException as error:
-            before, now = (", ".join(f"{f.name}: {f.type}" for f in known) for known in (self._schema, schema))
+            before, now = (", ".join(f"{f.name}: {f.type}" for f in known) for known in (self.schema, schema))
             raise InvalidJoin.types_changed("table's", before, now) from error
 
 
