@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from workbench.choosers.tiers import checked_bootstrap, checked_priority
+from workbench.choosers.tiers import checked_priority
 from workbench.errors import InvalidGraph, InvalidJoin
 from workbench.graph import nodes
 from workbench.graph.expressions import checked_expression
