@@ -18,13 +18,17 @@
 # all that matters: the past that is caught up with must not delay what happens now, or one kind of message is wanted
 # before all others. A **chooser** decides; the order it took is planned with the batch, taken again after a crash, and
 # can be read afterwards.
+#
+# Four uses, those of the design document: live beside a backfill, a table that is complete before it is needed, inputs that
+# are kept together in time, and a rule of your own.
 
 # %% tags=["parameters"]
 log_dir: str = "var/choosers"  # directory of the stream log; what this notebook made there before is made anew
 backfill_months: str = "1-11"  # months of 2013 behind, first-last
 live_limit: int = 27_000  # flights of December that are fed live, in order of landing
 max_messages: int = 4_000  # messages that one batch admits
-delayed_limit: int = 600  # flights of each airport in the second part
+aligned_days: int = 31  # days of January that are joined with the weather
+delayed_limit: int = 600  # flights of each airport in the last part
 timeout_s: float = 600.0  # give up waiting after so many seconds
 result_file: str = ""  # where to write the result as JSON; empty: nowhere
 
@@ -42,7 +46,7 @@ import pyarrow.compute as pc
 from pyspark.sql import functions as f
 
 import workbench as wb
-from datasets import flights
+from datasets import airlines, flights, weather
 from datasets.feeder import Feeder, pieces
 from workbench.choosers import IncomingEnvelope
 from workbench.engine.run import Run
@@ -203,6 +207,89 @@ live_choices = taken(urgent, "with-priorities.live")
 assert set(live_choices["why"]) <= {"priority 10", "alone"}, "alone where the backfill of that airport is read"
 
 # %% [markdown]
+# ## A table that is complete before it is needed
+#
+# Flights carry the two letters of their airline. The names are in a small stream, `airlines`, of which each task keeps a
+# table. Whoever reads flights before the table is there finds nothing in it.
+
+# %%
+airlines.write(log, "airlines")
+january = flights.write(log, "flights", months=[1], limit=870 * aligned_days)
+
+
+def named(name: str, bootstrap: bool) -> wb.Application:
+    app = wb.Application(name)
+    names = app.input("airlines", bootstrap=bootstrap).broadcast(name=f"{name}.airlines").table("carrier")
+    app.input("flights", event_time="event_time", out_of_orderness="12h").join(names).send_to(f"{name}.flights")
+    return app
+
+
+found = {}
+for name, bootstrap in (("at-once", False), ("after-the-table", True)):
+    run = named(name, bootstrap).deploy(spark, log, max_messages=max_messages)
+    run.wait(timeout=timeout_s)
+    found[name] = sum(len(log.stream(f"{name}.flights").to_pandas(partition=origin)) for origin in range(3))
+    print(f"{name}: {january - found[name]:,} of {january:,} flights have found no name.")
+
+# %%
+taken(run, "airlines")
+
+# %%
+assert found["at-once"] < january, "without bootstrap the join misses rows"
+assert found["after-the-table"] == january, "with it none"
+assert set(taken(run, "airlines")["why"]) == {"bootstrap"}
+assert taken(run, "airlines")["batch"].max() < taken(run, "flights")["batch"].min()
+
+# %% [markdown]
+# ## Inputs that are kept together in time
+#
+# Each flight is joined with the weather of the hour before it took off. There are some dozen flights for each
+# observation. If a task takes as many of one as of the other, the weather is weeks ahead, and all of it has to be held.
+
+# %%
+weather.write(log, "weather", limit=3 * 24 * aligned_days)
+
+
+def with_weather(name: str) -> wb.Application:
+    app = wb.Application(name)
+    observed = app.input("weather", event_time="event_time")
+    flown = app.input("flights", event_time="event_time", out_of_orderness="12h")
+    flown.join(observed, on="origin", within=("1h", 0)).send_to(f"{name}.flights")
+    return app
+
+
+held_by, joined, last_choices = {}, {}, {}
+for chooser in ("round_robin", "starting_alignment", "time_aligned"):
+    run = with_weather(chooser).deploy(spark, log, max_messages=max_messages // 3, chooser=chooser)
+    run.wait(timeout=timeout_s)
+    held_by[chooser] = run.batches()["open_rows"].max()
+    pairs = log.stream(f"{chooser}.flights").to_pandas()
+    joined[chooser] = pairs.sort_values(["event_time", "origin", "carrier", "flight", "temp"], ignore_index=True)
+    last_choices[chooser] = run.figures.choices()
+buffers = pd.DataFrame(
+    {"chooser": list(held_by), "largest join buffer, rows": [int(most) for most in held_by.values()]}
+)
+buffers
+
+# %%
+px.bar(
+    buffers, x="largest join buffer, rows", y="chooser", text_auto=True, title="How much does the join hold at most?"
+).update_layout(template="plotly_white", yaxis_title="")  # fmt: skip
+
+# %%
+last_choices["time_aligned"]
+
+# %%
+source = spark.read.format("tidemark").option("path", str(log.directory))
+flown, observed = (source.option("stream", name).load() for name in ("flights", "weather"))
+gap = f.col("f.event_time").cast("double") - f.col("w.event_time").cast("double")
+expected = flown.alias("f").join(observed.alias("w"), f.expr("f.origin = w.origin") & gap.between(0, 3600)).count()
+assert all(len(pairs) == expected for pairs in joined.values()), "the chooser decides what is held, not what is found"
+assert all(pairs["temp"].equals(joined["round_robin"]["temp"]) for pairs in joined.values())
+assert held_by["time_aligned"] < held_by["round_robin"] / 2
+print(f"All three found the same {expected:,} pairs.")
+
+# %% [markdown]
 # ## A chooser of your own
 #
 # Three airports, one task. It should see the flights first that are most delayed. A chooser can be a function: it is given
@@ -256,6 +343,9 @@ summary = {
     "live_wait_s": round(float(at_last), 2),
     "live_wait_without_priorities_s": round(float(at_last_plain), 2),
     "backfill_in_the_gaps": int(behind),
+    "unnamed_without_bootstrap": january - found["at-once"],
+    "unnamed_with_bootstrap": january - found["after-the-table"],
+    "join_buffer": {chooser: int(most) for chooser, most in held_by.items()},
     "result_rows": len(result),
     "own_chooser_messages": len(seen),
     "seconds": round(time.monotonic() - began, 1),
