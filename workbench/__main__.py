@@ -51,7 +51,8 @@ def _status(chosen: argparse.Namespace) -> int:
 
     record = open_record(StreamLog(chosen.log, create=False), chosen.application)
     run = record.last_run
-    print(f"run {run.run_id}: {run.status}" + (f"\n  {run.failure['message']}" if run.failure else ""))
+    gone = ", but its process is gone" if run.status == "running" and not record.is_held() else ""
+    print(f"run {run.run_id}: {run.status}{gone}" + (f"\n  {run.failure['message']}" if run.failure else ""))
     watermarks = record.watermarks()
     if watermarks.empty:
         print("No batch has been committed yet.")

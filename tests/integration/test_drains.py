@@ -99,7 +99,7 @@ def test_a_drain_goes_through_a_pause(spark: SparkSession, log: wb.StreamLog) ->
     time.sleep(1)
     before = len(run.batches())
     time.sleep(1)
-    assert len(run.batches()) == before and run.status == "running"
+    assert len(run.batches()) == before and run.status == "paused"
     assert run.drain(timeout=60).status == "drained"
     assert panes(log)["n"].sum() == run.totals()["input_messages"] < 600
 

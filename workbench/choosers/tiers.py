@@ -24,6 +24,13 @@ def checked_priority(value: object) -> int:
     return value
 
 
+def checked_bootstrap(value: object) -> bool:
+    """Whether an input is a bootstrap stream; raises `InvalidChooser` unless that is True or False."""
+    if not isinstance(value, bool):
+        raise InvalidChooser.bootstrap(value)
+    return value
+
+
 class TieredPriorityChooser(MessageChooser):
     """One chooser for each priority; a lower one is asked when none of the higher ones gives anything.
 

@@ -95,10 +95,10 @@ class BatchPlan:
     """Task → the order in which it takes its messages (`choosers.encode_runs`); without one, input by input."""
     choosers: dict[str, Any] = field(default_factory=dict)
     """Task → what its chooser goes on from in the next batch."""
-    run_id: str = ""
-    """The run that made the plan."""
+    epoch: int = 0
+    """Of the deployment that made the plan, where a chooser needs to know when it began."""
     heads_at_start: Positions = field(default_factory=dict)
-    """Heads and positions when that run began, where a chooser needs them."""
+    """Heads and positions at that time."""
     started_at: Positions = field(default_factory=dict)
 
     def first(self, stream: str, before: BatchPlan) -> list[int]:

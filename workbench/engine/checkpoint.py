@@ -32,6 +32,8 @@ class Carried:
     ended: dict[str, list[int]]
     """Source stream → partitions that have ended."""
     generation: int
+    intermediate: list[str] = field(default_factory=list)
+    """Streams between the stages of all versions so far: nothing in them is needed."""
     said: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Stream of another job → partition → what its tasks have said and will not say again."""
 
@@ -45,6 +47,7 @@ class Checkpoint:
     plan: BatchPlan | None
     """The newest that was logged under it."""
     carried: Carried | None = None
+    """What it began with; it says where a batch 0 begins that is done again, too."""
 
     @property
     def fresh(self) -> bool:
@@ -62,35 +65,39 @@ def checkpoint_directory(log: StreamLog, job: str) -> Path:
     return log.directory / "checkpoints" / str(int(known))
 
 
-def open_checkpoint(directory: Path, plan: JobPlan, containers: int, carried: Carried | None = None) -> Checkpoint:
+def open_checkpoint(
+    directory: Path, plan: JobPlan, containers: int, routing: Mapping[str, str], carried: Carried | None = None
+) -> Checkpoint:
     """Open or begin a checkpoint.
 
-    Raises `IncompatibleCheckpoint` if the application has changed in what its state keeps, unless there is something to
-    carry over (as after a drain: then there is no state, and a new checkpoint takes the place of the old one).
+    Raises `IncompatibleCheckpoint` if it is another application's, or if the application has changed in what its state
+    keeps, unless there is something to carry over (as after a drain: then there is no state, and a new checkpoint takes
+    the place of the old one).
     """
     saved = _identity(directory)
-    shape = _shape(plan, containers)
+    shape = _shape(plan, containers, routing)
     if saved is None:
         return _begin(directory, plan.application, shape, None)
+    if saved["application"] != plan.application:
+        raise IncompatibleCheckpoint.of_another(plan.application, saved["application"], str(directory))
     differing = [
         (what, saved["shape"].get(what), shape.get(what))
         for what in sorted(saved["shape"].keys() | shape.keys())
         if saved["shape"].get(what) != shape.get(what)
     ]
     if differing:
-        if carried is None and read_plan(directory) is None and saved["carried"] is not None:
-            carried = Carried(**saved["carried"])  # it was carried over, and nothing has run since
         if carried is None:
             raise IncompatibleCheckpoint.changed(plan.application, differing)
         return _begin(directory, plan.application, shape, carried)
-    logged = read_plan(directory)
-    kept = saved["carried"] if logged is None else None
-    return Checkpoint(directory, saved["id"], logged, None if kept is None else Carried(**kept))
+    kept = saved["carried"]
+    return Checkpoint(directory, saved["id"], read_plan(directory), None if kept is None else Carried(**kept))
 
 
-def replace_checkpoint(directory: Path, plan: JobPlan, containers: int, carried: Carried) -> Checkpoint:
+def replace_checkpoint(
+    directory: Path, plan: JobPlan, containers: int, routing: Mapping[str, str], carried: Carried
+) -> Checkpoint:
     """Begin a new checkpoint in the place of the old one, whose state is given up."""
-    return _begin(directory, plan.application, _shape(plan, containers), carried)
+    return _begin(directory, plan.application, _shape(plan, containers, routing), carried)
 
 
 def containers_of(directory: Path) -> int | None:
@@ -108,6 +115,12 @@ def tasks_of(directory: Path) -> int | None:
     return None if saved is None else int(saved["shape"]["tasks"])
 
 
+def carried_of(directory: Path) -> Carried | None:
+    """What an existing checkpoint began with; None if that was nothing."""
+    saved = _identity(directory)
+    return None if saved is None or saved["carried"] is None else Carried(**saved["carried"])
+
+
 def read_identity(directory: Path, application: str) -> str:
     """The id of an existing checkpoint; `IncompatibleCheckpoint` where there is none."""
     saved = _identity(directory)
@@ -117,24 +130,30 @@ def read_identity(directory: Path, application: str) -> str:
 
 
 def _identity(directory: Path) -> dict[str, Any] | None:
-    """What is known of a checkpoint. One whose place is being taken has lost its old content when this returns."""
+    """What is known of a checkpoint."""
     path = directory / _IDENTITY
-    if not path.exists():
-        return None
-    saved: dict[str, Any] = json.loads(path.read_text())
-    if not saved["cleared"]:
+    saved: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return saved
+
+
+def finish_replacing(directory: Path) -> None:
+    """Remove what a checkpoint whose place was taken has left, if a crash kept that from being done.
+
+    For who holds the application's lock; others may read a checkpoint at any time, and change nothing.
+    """
+    path = directory / _IDENTITY
+    saved = _identity(directory)
+    if saved is not None and not saved["cleared"]:
         for name in _OF_SPARK:
             shutil.rmtree(directory / name, ignore_errors=not (directory / name).is_dir())
         for name in ("metadata", ".metadata.crc"):
             (directory / name).unlink(missing_ok=True)
-        saved["cleared"] = True
-        _write(path, saved)
-    return saved
+        _write(path, {**saved, "cleared": True})
 
 
 def _begin(directory: Path, application: str, shape: dict[str, Any], carried: Carried | None) -> Checkpoint:
     directory.mkdir(parents=True, exist_ok=True)
-    identity = {
+    identity: dict[str, Any] = {
         "id": uuid.uuid4().hex,
         "application": application,
         "shape": shape,
@@ -143,9 +162,8 @@ def _begin(directory: Path, application: str, shape: dict[str, Any], carried: Ca
         "cleared": carried is None,
     }
     _write(directory / _IDENTITY, identity)
-    saved = _identity(directory)
-    assert saved is not None
-    return Checkpoint(directory, saved["id"], None, carried)
+    finish_replacing(directory)
+    return Checkpoint(directory, identity["id"], None, carried)
 
 
 def _write(path: Path, identity: Mapping[str, Any]) -> None:
@@ -154,9 +172,12 @@ def _write(path: Path, identity: Mapping[str, Any]) -> None:
     draft.replace(path)
 
 
-def _shape(plan: JobPlan, containers: int) -> dict[str, Any]:
+def _shape(plan: JobPlan, containers: int, routing: Mapping[str, str]) -> dict[str, Any]:
     """What the state depends on, by name for people. Functions and filters may change; these may not."""
     shape: dict[str, Any] = {"containers": containers, "tasks": plan.tasks}
+    if any(read.intermediate for read in plan.inputs):
+        # What some tasks have sent by one of them, others would wait for from all.
+        shape |= {f"routing of {kind}": how for kind, how in routing.items()}
     for stream in plan.inputs:
         shape[f"partitions of {stream.stream}"] = stream.partitions
     for stage in plan.stages:

@@ -23,13 +23,15 @@ from workbench.engine.checkpoint import (
     Checkpoint,
     checkpoint_directory,
     containers_of,
+    finish_replacing,
     open_checkpoint,
     replace_checkpoint,
     tasks_of,
 )
 from workbench.engine.checks import check_sources
 from workbench.engine.choosing import ChooserSettings, settings_for
-from workbench.engine.drains import clean_up_all_runs
+from workbench.engine.drains import clean_up_carried_out, forgotten_drains
+from workbench.engine.failures import from_trace
 from workbench.engine.lanes import InputLanes
 from workbench.engine.left import Left, left_behind
 from workbench.engine.other_jobs import check_readers
@@ -38,14 +40,14 @@ from workbench.engine.run import Run
 from workbench.engine.sink import REPORT_SCHEMA, JobSink, SinkSettings
 from workbench.engine.slots import slots
 from workbench.engine.source import JobSource, SourceSettings
-from workbench.engine.startpoints import TakenStartpoints, consumed_by, take_startpoints
+from workbench.engine.startpoints import TakenStartpoints, consumed_by, take_startpoints, waiting_startpoints
 from workbench.engine.task import Routing, TaskSettings
-from workbench.errors import InvalidOption, SplitConflict
+from workbench.errors import InvalidGraph, InvalidOption, SplitConflict
 from workbench.graph.application import Application
 from workbench.graph.job_plan import plan_job, source_streams
 from workbench.graph.joins import described_streams
 from workbench.graph.parts import plan_parts
-from workbench.graph.stages import JobPlan
+from workbench.graph.stages import JobOutline, JobPlan
 from workbench.names import LOG_SYSTEM, SSP
 from workbench.session.workers import check_workers
 from workbench.systems.log import LogLock, StreamLog
@@ -137,7 +139,10 @@ def deploy(
     )
     try:
         query = _start(deployment, spark, application.name)
-    except BaseException:
+    except BaseException as error:
+        now = time.time_ns() // 1_000_000
+        failure = asdict(from_trace(f"{type(error).__name__}: {error}"))
+        deployment.recorder.end_run(deployment.run_id, now, "failed", failure)
         deployment.lock.release()
         raise
     return Run(
@@ -181,27 +186,29 @@ def prepare(
     lock = log.lock(name, run_id)
     try:
         directory = Path(checkpoint) if checkpoint else checkpoint_directory(log, name)
+        finish_replacing(directory)
         left = left_behind(log, name, directory)
         existing = {stream: log.stream(stream).partitions for stream in log.streams()}
-        if left.is_clean:
+        if left.is_replaceable:
             existing = {stream: count for stream, count in existing.items() if stream not in left.intermediate}
         plans = _plans(application, existing | sources)
         plan = plans[application.stage or 0]
         _check_family(log, name, application)
-        if left.is_clean:
-            check_readers(log, name, plan.outputs)
+        _check_own(log, Recorder(log, name, ""), plan)
         hosts = min(containers or _containers(directory, left, plan) or cores, plan.tasks)
         if left.abandoned and left.carried is not None:
-            opened = replace_checkpoint(directory, plan, hosts, left.carried)
+            opened = replace_checkpoint(directory, plan, hosts, asdict(chosen_routing), left.carried)
         else:
-            opened = open_checkpoint(directory, plan, hosts, left.carried)
+            opened = open_checkpoint(directory, plan, hosts, asdict(chosen_routing), left.carried)
+        if opened.fresh or left.is_clean:
+            check_readers(log, name, plan.outputs)
         epoch = log.raise_epoch(name)
         log.sweep()
         for read in plan.inputs:
             if read.external:  # whoever comes first makes it
                 log.create(read.stream, read.partitions, exist_ok=True)
         for output in plan.outputs:
-            anew = opened.carried is not None or (left.is_clean and output.reader)
+            anew = opened.fresh or (left.is_clean and output.reader)
             if anew and output.stream in left.intermediate:
                 log.renew(output.stream, output.partitions)
             log.create(output.stream, output.partitions, exist_ok=True)
@@ -219,9 +226,9 @@ def prepare(
                 " it starts from the beginning, and what it sends comes a second time.",
                 stacklevel=3,
             )
-        recorder.settle(started, "drained" if left.drained else "lost")
+        recorder.settle(started, "drained" if left.drained else "finished" if left.finished else "lost")
         if left.is_clean:
-            clean_up_all_runs(log.metadata, recorder)
+            clean_up_carried_out(log.metadata, recorder, left.drain_of)
         initial, restart = _beginning(plan, log, opened, left)
         current = opened.plan or initial
         consumed = {
@@ -230,15 +237,21 @@ def prepare(
             for read in job.inputs
             for partition in range(read.partitions)
         }
-        taken = take_startpoints(log, application.family, plan.inputs, plan.tasks, current, on_rewind, consumed)
-        if taken.rewinds:
-            check_readers(log, name, plan.outputs)
+        with log.transaction():  # so that a start that is refused takes nothing
+            taken = (
+                TakenStartpoints(notices=waiting_startpoints(log, application.family))
+                if current.drain is not None and not left.drained
+                else take_startpoints(log, application.family, plan.inputs, plan.tasks, current, on_rewind, consumed)
+            )
+            if taken.rewinds:
+                check_readers(log, name, plan.outputs)
         if taken.moves:
             restart = _moved(restart, current, taken, reset=on_rewind == "reset")
         if restart is not None:
             holds = left.holds if left.is_clean else {read.stream for read in plan.inputs if read.external}
             restart = replace(restart, holds=sorted(holds))
-        for notice in taken.notices:
+        taken_up = {run_id, current.drain.run_id if current.drain is not None else run_id}
+        for notice in (*taken.notices, *forgotten_drains(log.metadata, recorder, taken_up)):
             warnings.warn(notice, stacklevel=3)
         recorder.start_run(
             run_id,
@@ -271,6 +284,7 @@ def prepare(
             run_id=run_id,
             log=str(log.directory),
             checkpoint_id=opened.id,
+            epoch=epoch,
             slots=list(slots(plan.tasks, hosts)),
             inputs=inputs,
             initial=initial,
@@ -388,6 +402,16 @@ def _moved(restart: Restart | None, current: BatchPlan, taken: TakenStartpoints,
     )
 
 
+def _check_own(log: StreamLog, recorder: Recorder, plan: JobPlan) -> None:
+    """Streams between the stages are the application's own: rows of others in them would be read as its own."""
+    written = {stream for run in recorder.runs() for stream in JobOutline.from_json(run.plan["outline"]).written}
+    known = set(log.streams())
+    for output in plan.outputs:
+        name = output.stream
+        if output.intermediate and name not in written and name in known and any(log.stream(name).heads()):
+            raise InvalidGraph.stream_of_others(name, f"The application {plan.application!r}")
+
+
 def _containers(directory: Path, left: Left, plan: JobPlan) -> int | None:
     """As many as the state is kept in; without any state, after a drain that changed the tasks, that is free again."""
     if left.abandoned or (left.drained and tasks_of(directory) != plan.tasks):
@@ -425,12 +449,12 @@ def _beginning(plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left) ->
             said[read.stream] = {
                 str(lane): words[str(partition)] for lane, (_, partition) in enumerate(lanes) if str(partition) in words
             }
-    if carried is not None:
-        initial = BatchPlan(0, positions, generation=carried.generation)
+    initial = BatchPlan(0, positions, generation=0 if carried is None else carried.generation)
+    if carried is not None and opened.fresh:
         return initial, Restart(uuid.uuid4().hex, carried.generation + 1, ended=ended, said=said)
     if opened.plan is not None and left.drained:
         renew = [
             written.stream for written in plan.outputs if written.stream in left.intermediate and not written.reader
         ]
-        return BatchPlan(0, positions), Restart(uuid.uuid4().hex, opened.plan.generation + 1, renew=renew)
-    return BatchPlan(0, positions), None
+        return initial, Restart(uuid.uuid4().hex, opened.plan.generation + 1, renew=renew)
+    return initial, None

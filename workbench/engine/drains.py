@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import pandas as pd
 
@@ -71,6 +71,25 @@ def clean_up_all_runs(store: MetadataStore, recorder: Recorder) -> None:
     for run in recorder.runs():
         if not recorder.runs_elsewhere(run.run_id):
             clean_up(store, run.run_id)
+
+
+def clean_up_carried_out(store: MetadataStore, recorder: Recorder, drain_of: str | None) -> None:
+    """Remove the notifications that a drain before this deployment has carried out: of the run that it was for, and of
+    those that took part. One for a run that died before it did anything is kept: it is told, and may be taken yet."""
+    for run_id in {*recorder.runs_with_batches(), *([] if drain_of is None else [drain_of])}:
+        if not recorder.runs_elsewhere(run_id):
+            clean_up(store, run_id)
+
+
+def forgotten_drains(store: MetadataStore, recorder: Recorder, taken_up: Set[str]) -> list[str]:
+    """Sentences on drains that were asked of runs of this job that died before they began them, but for `taken_up`."""
+    dead = {run.run_id for run in recorder.runs()} - taken_up
+    asked = sorted({notification.run_id for notification in read_notifications(store).valid} & dead)
+    return [
+        f"A drain was asked of the run {name}, which ended before it began that. This run does not drain: deploy with"
+        f" run_id={name!r} to take it up, or drain this run."
+        for name in asked
+    ]
 
 
 def in_flight_frame(

@@ -1,7 +1,7 @@
 """Holding a job between batches: stop, pause, and step. The job's source asks before every plan.
 
-A hold is one value in the metadata store, `{"by": "stop" | "pause", "until": n}`: batches before number *n* may still
-be planned. So a paused job can be let go by single batches, from any process, without restarting its query.
+A hold is one value in the metadata store, `{"by": "stop" | "pause", "run_id": …, "until": n}`: batches before number *n*
+may still be planned. It holds that run and no other, so a handle that is kept too long does not hold the next one. So a paused job can be let go by single batches, from any process, without restarting its query.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ _NAMESPACE = "tidemark-hold"
 
 @dataclass(frozen=True)
 class Hold:
-    """Who holds the job ("stop" or "pause"), and from which batch on."""
+    """What holds the job ("stop" or "pause"), in which run, and from which batch on."""
 
     by: str
+    run_id: str
     until: int = 0
 
 
@@ -44,9 +45,9 @@ def clear(store: MetadataStore, job: str) -> None:
     store.delete(_NAMESPACE, job)
 
 
-def is_held(store: MetadataStore, job: str, batch: int, *, draining: bool = False) -> bool:
-    """Whether batch number `batch` may not be planned now. A drain goes through a pause, not through a stop."""
+def is_held(store: MetadataStore, job: str, run_id: str, batch: int, *, draining: bool = False) -> bool:
+    """Whether batch number `batch` of a run may not be planned now. A drain goes through a pause, not through a stop."""
     hold = get(store, job)
-    if hold is None or batch < hold.until:
+    if hold is None or hold.run_id != run_id or batch < hold.until:
         return False
     return hold.by == "stop" or not draining

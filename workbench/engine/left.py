@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from workbench.engine.batch_plan import BatchPlan, Positions, read_plan
-from workbench.engine.checkpoint import Carried, read_identity, tasks_of
+from workbench.engine.checkpoint import Carried, carried_of, read_identity, tasks_of
 from workbench.engine.other_jobs import OtherJob, count_unread, has_ended, said_before
 from workbench.graph.stages import InputStream, JobOutline
 from workbench.systems.log import StreamLog
@@ -19,14 +19,20 @@ ABANDONED = "abandoned"
 
 @dataclass(frozen=True)
 class Left:
-    """`drained`: every task has finished and a drain was needed for it. `abandoned`: what is in flight was given up."""
+    """`drained`: every task is done, and a drain was needed for that. `abandoned`: what is in flight was given up."""
 
     drained: bool = False
     abandoned: bool = False
+    finished: bool = False
+    """All inputs have ended."""
+    unused: bool = False
+    """No batch was ever committed."""
     carried: Carried | None = None
-    """How far the sources were read; only of what is drained or abandoned."""
+    """How far the sources were read, for a checkpoint that takes the place of this one; None where this one is needed."""
     intermediate: frozenset[str] = frozenset()
     """The intermediate streams that the job wrote, as it was."""
+    drain_of: str | None = None
+    """The run whose notification asked for the drain, if it was one."""
     holds: frozenset[str] = frozenset()
     """Streams of other jobs of which what was heard holds on, after a drain: the job that writes them goes on."""
 
@@ -34,6 +40,11 @@ class Left:
     def is_clean(self) -> bool:
         """Nothing that is in an intermediate stream or in a task's state is needed any more."""
         return self.drained or self.abandoned
+
+    @property
+    def is_replaceable(self) -> bool:
+        """The next version may have another shape: nothing is in flight, or nothing has ever been."""
+        return self.is_clean or self.finished or self.unused
 
 
 def left_behind(log: StreamLog, application: str, directory: Path) -> Left:
@@ -43,25 +54,34 @@ def left_behind(log: StreamLog, application: str, directory: Path) -> Left:
         return Left()
     recorder = Recorder(log, application, read_identity(directory, application))
     runs = [run for run in recorder.runs() if run.plan["checkpoint_id"] == recorder.checkpoint_id]
-    if not runs:
-        return Left()
+    before = carried_of(directory) or Carried({}, {}, 0)
+    if not runs or recorder.last_batch() < 0:
+        abandoned = bool(runs) and runs[-1].status == ABANDONED
+        made = [stream for run in runs for stream in JobOutline.from_json(run.plan["outline"]).written]
+        intermediate = frozenset({*made, *before.intermediate})
+        return Left(abandoned=abandoned, unused=True, carried=before, intermediate=intermediate)
     newest = read_plan(directory)
     abandoned = runs[-1].status == ABANDONED
     outline = JobOutline.from_json(runs[-1].plan["outline"])
     drained = newest is not None and _has_drained(log, newest, outline, recorder)
-    if not (drained or abandoned):
+    finished = newest is not None and len(recorder.done_tasks(newest.generation)) == tasks
+    if not (drained or abandoned or finished):
         return Left()
     # What was planned and not committed is given up too: it is read again from the sources.
     committed = read_plan(directory, recorder.last_batch())
+    intermediate = frozenset({*outline.written, *before.intermediate})
     holds = frozenset(
         read.stream for read in outline.inputs if read.external and (not drained or _holds(log, read, newest))
     )
+    assert committed is not None, "Spark keeps the newest plans"
     return Left(
         drained,
         abandoned,
-        Carried({}, {}, 0) if committed is None else _carried(committed, outline, recorder, holds),
-        frozenset(outline.written),
-        holds,
+        finished and not drained,
+        carried=replace(_carried(committed, outline, recorder, holds), intermediate=sorted(intermediate)),
+        intermediate=intermediate,
+        drain_of=newest.drain.run_id if newest is not None and newest.drain is not None else None,
+        holds=holds,
     )
 
 
@@ -124,4 +144,4 @@ def _carried(plan: BatchPlan, outline: JobOutline, recorder: Recorder, holds: fr
                 run = said_before(kept[0])
                 if run is not None:
                     said.setdefault(read.stream, {})[str(partition)] = run.to_json()
-    return Carried(positions, ended, plan.generation, said)
+    return Carried(positions, ended, plan.generation, said=said)

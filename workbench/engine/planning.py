@@ -22,13 +22,15 @@ def advance(
 
     Intermediate streams go first, as they have the highest priority; sources get what they leave, shared evenly among
     the lanes that have messages, so that a short partition leaves its share to the others. A draining job takes nothing
-    from sources.
+    from sources, and all that lies between the stages: that was admitted before.
     """
     inner = {stream: offsets for stream, offsets in positions.items() if stream in intermediate}
     outer = {stream: offsets for stream, offsets in positions.items() if stream not in intermediate}
+    if draining:
+        return {stream: list(heads[stream]) for stream in inner} | {stream: list(outer[stream]) for stream in outer}
     advanced = _share(inner, heads, limit * INTERMEDIATE_FACTOR)
     admitted = sum(sum(advanced[stream]) - sum(inner[stream]) for stream in inner)
-    remaining = 0 if draining else max(0, limit * INTERMEDIATE_FACTOR - admitted)
+    remaining = max(0, limit * INTERMEDIATE_FACTOR - admitted)
     return advanced | _share(outer, heads, min(limit, remaining))
 
 

@@ -24,8 +24,8 @@ from workbench.engine.failures import Failure, from_trace, of_lost_jvm
 from workbench.engine.hold import Hold
 from workbench.engine.left import ABANDONED
 from workbench.engine.startpoints import preview_startpoints
-from workbench.errors import DrainTimeout, InvalidOption, NotRunning, RunFailed, RunTimeout, UnknownTask
-from workbench.graph.stages import JobOutline, JobPlan
+from workbench.errors import DrainTimeout, InvalidOption, LogInUse, NotRunning, RunFailed, RunTimeout, UnknownTask
+from workbench.graph.stages import InputStream, JobOutline, JobPlan
 from workbench.names import SSP, task_index, task_name
 from workbench.progress import ProgressSnapshot, progress_for
 from workbench.startpoints import Request, Startpoint
@@ -64,6 +64,14 @@ class Record:
     def last_run(self) -> RunRecord:
         """The newest deployment: when it began and ended, its status, and its failure if it failed."""
         return self._recorder.runs()[-1]
+
+    def is_held(self) -> bool:
+        """Whether a living process runs the job."""
+        try:
+            self.log.lock(self.last_run.job).release()
+        except LogInUse:
+            return True
+        return False
 
     def watermarks(self) -> pd.DataFrame:
         """Task × input stream × batch: the reconciled watermark and its state. See `telemetry.watermarks_frame`."""
@@ -121,6 +129,10 @@ class Record:
 
         return Figures(self)
 
+    def __repr__(self) -> str:
+        run = self.last_run
+        return f"<record of {run.job!r}: {self._counted().batches} batches, run {run.run_id} {run.status}>"
+
     def totals(self) -> dict[str, int]:
         """Sums over all batches: `input_messages` counts the messages of source streams only."""
         tally = self._counted()
@@ -133,9 +145,9 @@ class Record:
         }
 
     def _unread(self) -> dict[tuple[str, int], int]:
-        """(stream, lane) → messages that the newest plan has not admitted, in intermediate streams."""
+        """(stream, lane) → messages in intermediate streams that no committed batch has read."""
         directory = self._checkpoint_directory()
-        plan = read_plan(directory) if directory is not None else None
+        plan = read_plan(directory, self._recorder.last_batch()) if directory is not None else None
         if plan is None:
             return {}
         found: dict[tuple[str, int], int] = {}
@@ -165,7 +177,7 @@ class Record:
 class Run(Record):
     """One deployment of a job. Made by `Application.deploy`; everything it shows comes from the log's record.
 
-    `status` is "running" or "draining", then "finished" (all inputs ended and all is committed), "drained", "stopped",
+    `status` is "running", "paused" or "draining", then "finished" (all inputs ended and all is committed), "drained", "stopped",
     "abandoned" or "failed".
     """
 
@@ -198,9 +210,12 @@ class Run(Record):
 
     @property
     def status(self) -> str:
-        if self._status == "running" and self._drain_in_progress():
+        if self._status != "running":
+            return self._status
+        if self._drain_in_progress():
             return "draining"
-        return self._status
+        held = hold.get(self.log.metadata, self.application)
+        return "paused" if held is not None and held.by == "pause" and held.run_id == self.run_id else "running"
 
     def wait(self, timeout: float | None = None, *, progress: bool = True) -> Run:
         """Block until the run has ended, showing progress where somebody can see it. Returns this run.
@@ -253,7 +268,7 @@ class Run(Record):
         """Plan no more batches, until `resume`. The query goes on; watermarks stand still. Raises `NotRunning`."""
         if self._ended.is_set():
             raise NotRunning.to_hold(self.run_id, self._status)
-        hold.put(self.log.metadata, self.application, Hold("pause"))
+        hold.put(self.log.metadata, self.application, Hold("pause", self.run_id))
         return self
 
     def resume(self) -> Run:
@@ -288,7 +303,7 @@ class Run(Record):
         """
         if self._ended.is_set():
             return self
-        hold.put(self.log.metadata, self.application, Hold("stop"))
+        hold.put(self.log.metadata, self.application, Hold("stop", self.run_id))
         deadline = time.monotonic() + timeout
         while self._in_batch() and time.monotonic() < deadline and not self._ended.is_set():
             time.sleep(_POLL_SECONDS / 2)
@@ -303,8 +318,20 @@ class Run(Record):
             tasks = tally.open_tasks(read.stream)
             if tasks and read.entering:
                 shown = ", ".join(map(task_name, tasks[:4])) + (f" and {len(tasks) - 4} more" if len(tasks) > 4 else "")
-                sentences.append(f"the end of the input stream {read.stream!r} in {shown}")
+                unread = self._unread_of(read)
+                more = f", where {unread:,} messages are not read yet" if unread else ""
+                sentences.append(f"the end of the input stream {read.stream!r} in {shown}{more}")
+        if self.status == "paused":
+            sentences.insert(0, "run.resume(): it is paused")
         return sentences
+
+    def _unread_of(self, read: InputStream) -> int:
+        """Messages of an input that no committed batch has read."""
+        plan = read_plan(self._checkpoint, self._recorder.last_batch())
+        heads, oldest = self.log.stream(read.stream).heads(), self.log.stream(read.stream).oldest()
+        lanes = read.lanes(self.outline.tasks)
+        positions = [oldest[partition] for _, partition in lanes] if plan is None else plan.positions[read.stream]
+        return sum(heads[partition] - offset for (_, partition), offset in zip(lanes, positions, strict=True))
 
     def progress(self) -> ProgressSnapshot:
         """How far the run is; `total` counts what the source streams hold now."""

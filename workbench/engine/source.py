@@ -22,6 +22,7 @@ from workbench.engine.lanes import InputLanes
 from workbench.engine.other_jobs import OtherJob, from_upstream, has_ended, said_before
 from workbench.engine.planning import advance
 from workbench.engine.work import Step, WorkOrder
+from workbench.errors import OffsetOutOfRange
 from workbench.messages import MAX_TIMESTAMP, ControlRun, DrainMessage, EndOfStreamMessage, WatermarkMessage
 from workbench.systems.log import StreamLog
 from workbench.systems.log.index import Ref
@@ -50,6 +51,8 @@ class SourceSettings:
     run_id: str
     log: str
     checkpoint_id: str
+    epoch: int
+    """Of the deployment: see `StreamLog.raise_epoch`."""
     slots: list[int]
     """Per task the value of `slot` that makes Spark put it into its container."""
     inputs: list[InputLanes]
@@ -129,11 +132,13 @@ class JobReader(_SimpleStreamReaderWrapper):
         # First the heads: who has sent drain markers on has seen a notification that is then seen here, too.
         heads = self._heads()
         drain = before.drain or self._drain_order()
-        if is_held(self._log.metadata, self._settings.job, before.batch, draining=drain is not None):
+        if is_held(
+            self._log.metadata, self._settings.job, self._settings.run_id, before.batch, draining=drain is not None
+        ):
             return before
         restart = self._settings.restart
         if restart is not None and restart.token != before.restarted:
-            return self._restarted(before, restart)
+            return self._restarted(before, restart, draining=drain is not None)
         cut = before.cut if drain is None else self._cut(before.cut, drain, heads)
         plan = self._admitted(before, before.positions, _up_to(cut, heads), draining=drain is not None)
         if drain is not None and before.drain is None:
@@ -161,7 +166,7 @@ class JobReader(_SimpleStreamReaderWrapper):
             notification.run_id, str(notification.uuid), notification.requested, time.time_ns() // 1_000_000
         )
 
-    def _restarted(self, before: BatchPlan, restart: Restart) -> BatchPlan:
+    def _restarted(self, before: BatchPlan, restart: Restart, *, draining: bool) -> BatchPlan:
         """The first batch of a deployment that begins anew, or elsewhere: every task takes part in it.
 
         In a new generation it hears again which of its sources have ended.
@@ -172,6 +177,7 @@ class JobReader(_SimpleStreamReaderWrapper):
         intermediate = [read.stream for read in self._settings.inputs if read.intermediate]
         own = [read.stream for read in self._settings.inputs if read.intermediate and not read.external]
         began = {stream: list(positions) for stream, positions in before.positions.items()}
+        began |= {name: list(heads[name]) for name in restart.renew if name in began}
         if restart.generation != before.generation:
             began |= self._not_renewed(began)
         if restart.reset:
@@ -180,7 +186,7 @@ class JobReader(_SimpleStreamReaderWrapper):
             for lane, offset in moves.items():
                 began[stream][lane] = offset
         plan = replace(
-            self._admitted(before, began, heads),
+            self._admitted(before, began, heads, draining=draining),
             began={stream: lanes for stream, lanes in began.items() if lanes != before.positions[stream]},
             restarted=restart.token,
             startpoints=restart.startpoints,
@@ -222,7 +228,11 @@ class JobReader(_SimpleStreamReaderWrapper):
             stream: {lane for lane, offset in moves.items() if offset < positions[stream][lane]}
             for stream, moves in restart.moves.items()
         }
-        return _both(ended_lanes(self._settings.inputs, bookkeeping, back, restart.holds), restart.ended)
+        carried = {
+            stream: [lane for lane in lanes if lane not in back.get(stream, ())]
+            for stream, lanes in restart.ended.items()
+        }
+        return _both(ended_lanes(self._settings.inputs, bookkeeping, back, restart.holds), carried)
 
     def _skipped_ends(self, moves: Mapping[str, Mapping[int, int]], heads: Positions) -> dict[str, list[int]]:
         """Source lanes that a startpoint has moved behind the end of their partition: it is said, as nobody reads it."""
@@ -230,24 +240,47 @@ class JobReader(_SimpleStreamReaderWrapper):
         for read in self._settings.inputs:
             at_head = [lane for lane, to in moves.get(read.stream, {}).items() if to == heads[read.stream][lane]]
             if at_head and not read.intermediate:
-                ended = self._log.stream(read.stream).ended()
-                found[read.stream] = [lane for lane in at_head if ended[read.lanes[lane][1]]]
+                ended = [lane for lane in at_head if self._ends_directly(read.stream, read.lanes[lane][1])]
+                found[read.stream] = ended
         return found
+
+    def _ends_directly(self, stream: str, partition: int) -> bool:
+        """Whether the last message of a partition is an end for everybody, and not that of one of several writers."""
+        oldest, head = self._log.stream(stream).oldest()[partition], self._log.stream(stream).heads()[partition]
+        last = self._log.resolve(stream, partition, head - 1, head) if head > oldest else []
+        if not last or "ctl" not in last[0]:
+            return False
+        message = ControlRun.from_json(last[0]["ctl"])[-1]
+        return isinstance(message, EndOfStreamMessage) and message.task_name is None
 
     def _admitted(
         self, before: BatchPlan, positions: Positions, heads: Positions, *, draining: bool = False
     ) -> BatchPlan:
-        """The plan of a batch that reads from `positions` on: how far each lane comes, and in which order."""
+        """The plan of a batch that reads from `positions` on: how far each lane comes, and in which order.
+
+        Raises `OffsetOutOfRange` where retention was faster than the job: a plan that can not be carried out is not logged.
+        """
+        self._check_kept(positions, heads)
         limit = self._settings.limit
         if self._choosing is None:
             intermediate = frozenset(read.stream for read in self._settings.inputs if read.intermediate)
             return before.then(advance(positions, heads, intermediate=intermediate, limit=limit, draining=draining))
-        if before.run_id != self._settings.run_id:
+        if before.epoch != self._settings.epoch:
             before = replace(
-                before, run_id=self._settings.run_id, heads_at_start=heads, started_at=positions, choosers={}
+                before, epoch=self._settings.epoch, heads_at_start=heads, started_at=positions, choosers={}
             )
         chosen = self._choosing.plan(before, positions, heads, limit=limit, draining=draining)
         return before.then(chosen.positions, order=chosen.order, choosers=chosen.choosers)
+
+    def _check_kept(self, positions: Positions, heads: Positions) -> None:
+        for read in self._settings.inputs:
+            if positions[read.stream] == heads[read.stream]:
+                continue
+            oldest = self._log.stream(read.stream).oldest()
+            for lane, (_, partition) in enumerate(read.lanes):
+                first, head = positions[read.stream][lane], heads[read.stream][lane]
+                if first < min(oldest[partition], head):
+                    raise OffsetOutOfRange.fallen_behind(read.stream, partition, first, oldest[partition], head)
 
     def _heads(self) -> Positions:
         """Per stream and lane the head of the partition that is read."""

@@ -117,6 +117,16 @@ def preview_startpoints(
     return preview_frame(rows)
 
 
+def waiting_startpoints(log: StreamLog, application: str) -> tuple[str, ...]:
+    """What is said of startpoints while a drain that was begun is finished: the start after that takes them."""
+    written = StartpointManager(log, application).all().fresh
+    if not written:
+        return ()
+    return (
+        f"The job goes on with its drain first. The start after that takes the startpoints: {', '.join(map(str, written))}.",
+    )
+
+
 def lane_positions(inputs: Sequence[InputStream], tasks: int, plan: BatchPlan) -> Consumers:
     """Task name → SSP → next offset."""
     found: dict[str, dict[SSP, int | None]] = {task_name(task): {} for task in range(tasks)}

@@ -264,7 +264,7 @@ class Task:
         for name, aggregator in self.aggregators.items():
             own = self.inputs[name].partition_of(self.index)
             for message in aggregator.to_rebroadcast():
-                if self.settings.routing.of(message) == "aggregate":
+                if self._is_relayed(message):
                     for other in range(self.inputs[name].partitions):
                         if other != own:
                             self.outbox.send(name, other, message)
@@ -274,6 +274,15 @@ class Task:
             self._announce(stream, EndOfStreamMessage(stream, self.name, self._task_count(stream)))
         for stream in self._drains:
             self._announce(stream, DrainMessage(self._run_of_drains(), self.name, self._task_count(stream)))
+
+    def _is_relayed(self, message: ControlMessage) -> bool:
+        """Whether the other partitions hear of it from the owner of the aggregate partition only.
+
+        Of a drain they lack what they need if they have not heard the ends of those tasks that ended instead.
+        """
+        routing = self.settings.routing
+        aggregate_end = isinstance(message, DrainMessage) and routing.end_of_stream == "aggregate"
+        return routing.of(message) == "aggregate" or aggregate_end
 
     def _announce(self, stream: str, message: ControlMessage) -> None:
         partitions = self.partitions(stream)

@@ -11,6 +11,10 @@ class InvalidChooser(TidemarkError, ValueError):
     """A chooser that can not be configured so."""
 
     @classmethod
+    def bootstrap(cls, value: object) -> InvalidChooser:
+        return cls(f"bootstrap is True or False, not {value!r}.")
+
+    @classmethod
     def priority(cls, value: object, highest: int) -> InvalidChooser:
         return cls(f"A priority is an integer below {highest:,} (that of streams between stages), not {value!r}.")
 

@@ -76,6 +76,13 @@ class InvalidGraph(TidemarkError, ValueError):
         return cls(f"{operator} needs a whole number of partitions of at least 1, not {partitions!r}.")
 
     @classmethod
+    def stream_of_others(cls, stream: str, operator: str) -> InvalidGraph:
+        return cls(
+            f"{operator} would write between its stages to {stream!r}, which holds messages that this application has not"
+            " written. Give it another name (name=…), or the application."
+        )
+
+    @classmethod
     def log_changes(cls, stream: str, wanted: int, have: int, operator: str) -> InvalidGraph:
         return cls(
             f"{operator} asks for {wanted} partitions, but the stream {stream!r} has {have} in the log. Ask for {have}, give"

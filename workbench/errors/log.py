@@ -55,6 +55,14 @@ class OffsetOutOfRange(TidemarkError, IndexError):
     """Offsets that a partition no longer or not yet holds."""
 
     @classmethod
+    def fallen_behind(cls, stream: str, partition: int, position: int, oldest: int, head: int) -> OffsetOutOfRange:
+        return cls(
+            f"The job was to go on at offset {position} of partition {partition} of {stream!r}, but retention has removed"
+            f" what was there: it holds {oldest} up to, not including, {head}. To go on without it, write a startpoint"
+            f" (oldest) for that partition and deploy again: `workbench startpoint set … {stream}:{partition} --oldest`."
+        )
+
+    @classmethod
     def of_range(
         cls, stream: str, partition: int, start: int, end: int | None, oldest: int, head: int
     ) -> OffsetOutOfRange:
@@ -101,7 +109,12 @@ class SchemaMismatch(TidemarkError, TypeError):
         more = [f"  and {len(differences) - 12} more"] if len(differences) > 12 else []
         error = cls(
             "\n".join(
-                [f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:", *lines, *more]
+                [
+                    f"The rows do not fit the schema of the stream {stream!r}, which its first rows fixed:",
+                    *lines,
+                    *more,
+                    "Rows of another kind need another stream.",
+                ]
             )
         )
         error.stream = stream

@@ -49,6 +49,14 @@ class IncompatibleCheckpoint(TidemarkError):
             f"The application {application!r} has changed in what its checkpoint keeps:{changes}\n"
             "Drain it with the version that was deployed before (run.drain(), or `workbench drain`), then deploy this one. Or"
             " deploy it as it was, or under another name, or with another checkpoint=… (which starts from the beginning)."
+            " Where that version can not run any more, run.abandon() gives up what is in flight."
+        )
+
+    @classmethod
+    def of_another(cls, application: str, other: str, directory: str) -> IncompatibleCheckpoint:
+        return cls(
+            f"The checkpoint in {directory} is that of the application {other!r}, not of {application!r}. Give each"
+            " application a directory of its own."
         )
 
     @classmethod

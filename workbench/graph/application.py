@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pandas as pd
 
-from workbench.choosers.tiers import checked_priority
+from workbench.choosers.tiers import checked_bootstrap, checked_priority
 from workbench.errors import InvalidGraph, InvalidJoin
 from workbench.graph import nodes
 from workbench.graph.expressions import checked_expression
@@ -88,7 +88,7 @@ class Application:
             out_of_orderness=milliseconds(out_of_orderness, "out_of_orderness"),
             max_ahead=None if max_ahead is None else milliseconds(max_ahead, "max_ahead"),
             priority=checked_priority(priority),
-            bootstrap=bool(bootstrap),
+            bootstrap=checked_bootstrap(bootstrap),
         )
         for node in self.nodes:
             if isinstance(node, nodes.Input) and node.stream == stream:

@@ -92,12 +92,22 @@ class Recorder:
             )
 
     def settle(self, ended: int, status: str) -> None:
-        """Give a status to runs that are on record as running. For who holds the job's lock: so none of them is."""
+        """Give a status to runs that are on record as running: `status` to the one that has done the last batch, "lost"
+        to others. For who holds the job's lock: so none of them is running."""
+        last = self._rows(
+            "SELECT run_id FROM telemetry_batch WHERE job = ? AND checkpoint_id = ? ORDER BY batch DESC LIMIT 1",
+            (self.job, self.checkpoint_id),
+        )
         with self.log.transaction() as connection:
             connection.execute(
-                "UPDATE telemetry_run SET ended = ?, status = ? WHERE job = ? AND status = 'running'",
-                (ended, status, self.job),
+                "UPDATE telemetry_run SET ended = ?, status = iif(run_id = ?, ?, 'lost') WHERE job = ? AND status = 'running'",
+                (ended, last[0][0] if last else None, status, self.job),
             )
+
+    def runs_with_batches(self) -> set[str]:
+        """Ids of the runs of this job that have committed anything."""
+        rows = self._rows("SELECT DISTINCT run_id FROM telemetry_batch WHERE job = ?", (self.job,))
+        return {run_id for (run_id,) in rows}
 
     def end_run(self, run_id: str, ended: int, status: str, failure: dict[str, str] | None) -> None:
         with self.log.transaction() as connection:

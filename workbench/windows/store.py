@@ -122,8 +122,9 @@ class WindowStore:
             self._add_run(split(remains, max(finer, math.ceil(remains.rows / self._chunk_rows))))
 
     def clear(self) -> None:
-        """Forgets all rows and what was closed."""
+        """Forgets all rows, what was closed, and the types of the columns."""
         self.closed = EARLIEST
+        self.schema = None
         for chunk in self.chunks:
             self._drop(chunk)
 

@@ -17,6 +17,8 @@ from workbench.systems.log._errors import translated
 
 _held: weakref.WeakSet[LogLock] = weakref.WeakSet()
 
+_ASKING_SECONDS = 0.3
+
 
 class LogLock:
     """Holds the lock of an application on a log until `release`, the end of a `with`, or the death of the process.
@@ -31,12 +33,10 @@ class LogLock:
         with translated(path):
             directory.mkdir(exist_ok=True)
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(descriptor):
                 holder = _holder(os.pread(descriptor, 4096, 0))
                 os.close(descriptor)
-                raise LogInUse.by(application, holder, str(directory.parent)) from None
+                raise LogInUse.by(application, holder, str(directory.parent))
             content = {
                 "pid": os.getpid(),
                 "host": socket.gethostname(),
@@ -66,6 +66,19 @@ class LogLock:
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):
             self.release()
+
+
+def _locked(descriptor: int) -> bool:
+    """Take the lock, if it is free within moments: somebody may just be asking whether it is held."""
+    deadline = time.monotonic() + _ASKING_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_ASKING_SECONDS / 10)
 
 
 def _release_in_child() -> None:
