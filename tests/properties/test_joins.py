@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,12 +19,12 @@ from tests.support.jobs import EPOCH_MS, events, write_events
 from tests.support.local import LocalJob
 from workbench.drain import write_notification
 from workbench.engine.failures import TaskFailed
-from workbench.errors import IncompatibleCheckpoint, InvalidJoin
+from workbench.errors import IncompatibleCheckpoint, InvalidJoin, SchemaMismatch, UnknownColumn
 from workbench.graph import Application, MessageStream
 from workbench.systems.log import StreamLog
 from workbench.windows import tumbling
 
-quick = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 MINUTE = 60_000
 Pairs = Counter[tuple[int, int]]
 NOBODY = -1
@@ -286,6 +287,39 @@ def test_flights_find_the_weather_of_their_hour_and_the_name_of_their_airline(lo
     assert 0 < out["temp"].isna().sum() < 100
 
 
+@pytest.mark.parametrize("where", ["before partition_by", "behind it", "behind it, and not without rows"])
+def test_a_task_that_never_has_a_row_of_the_other_side_names_its_columns_all_the_same(
+    log: StreamLog, where: str
+) -> None:
+    """Only key-0 is on the right, so most tasks see none of it, and the output has one schema."""
+
+    def renamed(frame: pd.DataFrame) -> pd.DataFrame:
+        if where.endswith("rows"):
+            assert len(frame)
+        return frame.rename(columns={"value": "other", "at": "seen"})
+
+    tables = sides(200, 200, 0, 2)
+    right = [part.filter(pc.equal(part["key"], "key-0")) for part in tables["right"]]
+    write_events(log, tables["left"], "left")
+    write_events(log, right, "right")
+    app = Application("sparse")
+    other = source(app, "right")
+    if where == "before partition_by":
+        other = other.map(renamed, event_time="seen").partition_by("key", partitions=4, name="r")
+    else:
+        other = other.partition_by("key", partitions=4, name="r").map(renamed, event_time="seen")
+    left = source(app, "left").partition_by("key", partitions=4, name="l")
+    left.join(other, on="key", within="1h", how="left").send_to("out")
+    if where.endswith("rows"):
+        with pytest.raises(SchemaMismatch, match="'seen': "):  # nobody can know what this function would return
+            LocalJob(app, log, max_messages=50).run_to_end()
+        return
+    LocalJob(app, log, max_messages=50).run_to_end()
+    rows = batch_join(rows_of(tables["left"]), rows_of(right), "left", 60 * MINUTE, 60 * MINUTE)
+    assert found(log) == rows
+    assert {"seen", "other", "id_right"} <= set(log.stream("out").to_pandas().columns)
+
+
 # Tables.
 
 
@@ -445,3 +479,26 @@ def test_an_error_in_a_join_names_the_join(log: StreamLog) -> None:
     ) as failed:
         LocalJob(app, log).run_to_end()
     assert failed.value.failure.operator.startswith("inner join by key")
+
+
+def test_a_key_that_a_side_will_not_have_is_told_before_anything_runs(log: StreamLog) -> None:
+    for side, parts in sides(30, 30, 0, 1).items():
+        write_events(log, [parts[0]], side)
+    for build, sentence in (
+        (lambda a, b: a.join(b, on="kex", within="1h"), "'kex'.*inner join by kex, left"),
+        (lambda a, b: a.join(b.table("kex"), on="key"), "'kex'.*table by kex"),
+        (lambda a, b: a.join(b.table("key"), on="kex"), "'kex'.*inner join table by kex"),
+        (lambda a, b: a.join(b, on="key", within="1h").filter("value_rite > 0"), "'value_rite'.*'value_right'"),
+    ):
+        app = Application("refused")
+        build(source(app, "left"), source(app, "right")).send_to("out")
+        with pytest.raises(UnknownColumn, match=sentence):
+            LocalJob(app, log)
+
+
+def test_a_join_is_drawn_with_its_sides_and_its_late_rows() -> None:
+    edges = {(edge.source, edge.target, edge.label) for edge in joined("left", 0, 1, 2, 0).picture().edges}
+    [join] = {target for _, target, label in edges if label == "right"}
+    assert ("stream:left by key", join, "left") in edges and ("stream:right by key", join, "right") in edges
+    assert (join, "stream:late left", "late rows, left") in edges
+    assert (join, "stream:late right", "late rows, right") in edges

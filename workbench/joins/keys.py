@@ -30,7 +30,10 @@ _FAMILIES = (
 
 def canonical_rows(table: pa.Table) -> pa.Table:
     """The same rows in canonical types (dictionaries as their values), so that rows of all batches can stand together."""
-    return pa.table([canonical(column) for column in table.columns], schema=canonical_schema(table.schema))
+    schema = canonical_schema(table.schema)
+    if schema == table.schema:
+        return table
+    return pa.table([canonical(column) for column in table.columns], schema=schema)
 
 
 def canonical_schema(schema: pa.Schema) -> pa.Schema:

@@ -50,6 +50,7 @@ class JoinStore:
             side: pa.ipc.read_schema(pa.BufferReader(base64.b64decode(text)))
             for side, text in known.get("schemas", {}).items()
         }
+        self._empty: dict[str, pa.Table] = {}
 
     @property
     def open_rows(self) -> int:
@@ -61,21 +62,26 @@ class JoinStore:
 
     def rows_of(self, side: Side) -> pa.Table:
         """No rows, with the columns that the side is known to have; none as long as nothing of it came."""
-        schema = self._schemas.get(side)
-        return _NOTHING if schema is None else schema.empty_table()
+        if side not in self._empty:
+            schema = self._schemas.get(side)
+            self._empty[side] = _NOTHING if schema is None else schema.empty_table()
+        return self._empty[side]
 
-    def learn(self, side: Side, schema: pa.Schema) -> None:
-        """Notes the columns of a side. Raises `InvalidJoin` if they do not go with those of the rows that are held."""
+    def learn(self, side: Side, schema: pa.Schema) -> bool:
+        """Notes the columns of a side; whether they are new. Raises `InvalidJoin` if they do not go with those of the
+        rows that are held."""
         known = self._schemas.get(side)
-        if known is None or known == schema:
-            self._schemas[side] = schema
-            return
-        try:
-            self._schemas[side] = pa.unify_schemas([known, schema], promote_options="permissive")
-        except pa.ArrowException as error:
-            if self.log(side).rows:
-                raise InvalidJoin.types_changed(side, _types(known), _types(schema)) from error
-            self._schemas[side] = schema
+        if known == schema:
+            return False
+        if known is not None:
+            try:
+                schema = pa.unify_schemas([known, schema], promote_options="permissive")
+            except pa.ArrowException as error:
+                if self.log(side).rows:
+                    raise InvalidJoin.types_changed(side, _types(known), _types(schema)) from error
+        self._schemas[side] = schema
+        self._empty.pop(side, None)
+        return True
 
     def arrive(self, rows: int) -> Numbers:
         """Numbers for `rows` rows, in the order of their arrival."""
@@ -86,7 +92,7 @@ class JoinStore:
         """Forgets all rows and what is known of them."""
         for log in (self.left, self.right, self.matched):
             log.clear()
-        self._schemas = {}
+        self._schemas, self._empty = {}, {}
 
     def manifest(self) -> dict[str, Any]:
         """Writes what changed; returns what `JoinStore` needs to go on from here, as a dict that JSON can hold."""
@@ -126,8 +132,8 @@ class StreamJoin:
         Raises `InvalidJoin`.
         """
         table = canonical_rows(table)
-        store.learn(side, table.schema)
-        self.spec.names(store.rows_of("left").column_names, store.rows_of("right").column_names)
+        if store.learn(side, table.schema):
+            self.spec.names(store.rows_of("left").column_names, store.rows_of("right").column_names)
         if side == "right" or self.spec.how == "inner":
             keyed = without_nulls(table, self.spec.keys(side))
             table = table if keyed.all() else table.filter(pa.array(keyed))
