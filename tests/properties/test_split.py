@@ -5,11 +5,12 @@ from __future__ import annotations
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -23,10 +24,12 @@ from workbench.engine.other_jobs import count_unread
 from workbench.errors import IncompatibleCheckpoint, InvalidOption, SplitConflict
 from workbench.graph import Application
 from workbench.messages import MAX_TIMESTAMP
+from workbench.names import SSP
+from workbench.startpoints import StartpointManager, StartpointSpecific
 from workbench.systems.log import StreamLog
 from workbench.windows import tumbling
 
-quick = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 routings = st.sampled_from(["broadcast", "aggregate"])
 
 
@@ -252,7 +255,7 @@ def test_parts_drained_one_after_the_other_lose_and_double_nothing(
             for other in between:
                 if other > number:
                     jobs[other].step()
-            if number == 0:
+            if number == 0 and sum(job.plan.positions["events"]):
                 with pytest.raises(SplitConflict, match=r"'chain stage 1' begins anew, but 'chain stage 2'"):
                     LocalJob(chain(3).split()[0], log)
         assert read_notifications(log.metadata).valid == []
@@ -328,6 +331,164 @@ def test_a_part_that_starts_when_the_others_have_drained_hears_that_in_band(log:
     log.stream("events").end()
     assert run_all([LocalJob(part, log) for part in chain(2, 5).split()]) == ["finished", "finished"]
     assert panes_of(log)["n"].sum() == 300
+
+
+def mixed(partitions: int) -> Application:
+    """A part in the middle that has a source of its own, and one that reads a broadcast stream beside another."""
+    app = Application("mixed")
+    keyed = app.input("events", event_time="at").partition_by("key", partitions=partitions, name="between-1")
+    both = keyed.merge(app.input("more", event_time="at"))
+    everywhere = both.filter("id < 0").broadcast(name="everywhere")
+    last = both.partition_by("key", partitions=partitions + 1, name="between-2").merge(everywhere)
+    last.window(tumbling("1h"), by="key").aggregate(n=("id", "count"), ids=("id", "sum")).send_to("panes")
+    return app
+
+
+@quick
+@given(
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 2), st.sampled_from(["step", "step", "step", "plan", "tasks", "commit", "stop", "drain"])
+        ),
+        max_size=25,
+    ),
+    together=st.booleans(),
+    partitions=st.integers(1, 3),
+    routing=routings,
+    watermark=routings,
+    end_of_stream=routings,
+    seed=st.integers(0, 1_000),
+)
+def test_parts_that_are_drained_killed_and_deployed_again_at_any_moment_lose_and_double_nothing(
+    steps: list[tuple[int, str]],
+    together: bool,
+    partitions: int,
+    routing: str,
+    watermark: str,
+    end_of_stream: str,
+    seed: int,
+) -> None:
+    tables = events(300, partitions=2, disorder_ms=0, seed=seed)
+    more = [table.set_column(3, "id", pc.add(table["id"], 1_000)) for table in events(200, partitions=3, disorder_ms=0)]
+    options = {"routing": {"drain": routing, "watermark": watermark, "end_of_stream": end_of_stream}}
+    with a_log() as log:
+        write_events(log, tables, end=False)
+        log.stream("events").end(0)
+        write_events(log, more[:partitions], "more", end=False)
+        parts = mixed(partitions).split()
+        jobs: dict[int, LocalJob] = {}
+        days = dict.fromkeys(range(3), 0)
+
+        def day(number: int) -> str:
+            return f"day {days[0 if together else number]}" + ("" if together else f" of {number}")
+
+        def job(number: int) -> LocalJob | None:
+            """The job, deployed if it may be."""
+            known = jobs.get(number)
+            if known is not None and known.status in ("drained", "finished") and not known.step():
+                finish(jobs.pop(number))
+            if number not in jobs:
+                with suppress(SplitConflict):
+                    jobs[number] = LocalJob(parts[number], log, run_id=day(number), max_messages=50, **options)
+            return jobs.get(number)
+
+        for number, what in steps:
+            current = job(number)
+            if current is None:
+                continue
+            if what == "step":
+                current.step()
+            elif what == "drain":
+                write_notification(log.metadata, current.deployment.run_id)
+                days[0 if together else number] += 1
+            elif what == "stop":
+                end(jobs.pop(number), "stopped")
+            elif current._planned() != current.offset:
+                current.crash(after=what)
+                del jobs[number]
+
+        # In the end everybody is drained, upstream first, and what is left is read to its end by a last deployment.
+        for _ in range(2):
+            for number in range(3):
+                current = job(number)
+                if current is None:
+                    continue
+                write_notification(log.metadata, current.deployment.run_id)
+                days[0 if together else number] += 1
+                until_idle(*(jobs[other] for other in sorted(jobs)))
+                for other in [other for other in jobs if jobs[other].status != "running"]:
+                    finish(jobs.pop(other))
+        for other in sorted(jobs):
+            end(jobs.pop(other), "stopped")
+        log.stream("events").end(1)
+        log.stream("more").end()
+        for attempt in range(3):
+            last = [LocalJob(part, log, run_id=f"last {attempt}", **options) for part in parts]
+            until_idle(*last)
+            statuses = [finish(each) for each in last if each.status != "running"]
+            if statuses == ["finished"] * 3:
+                break
+        assert statuses == ["finished"] * 3
+        assert counts(panes_of(log)) == truth(tables) + truth(more[:partitions])
+
+
+def test_a_drain_that_the_part_before_will_not_pass_on_ends_where_that_has_come_to(log: StreamLog) -> None:
+    write_events(log, events(300, partitions=2, disorder_ms=0), end=False)
+    first, last = (LocalJob(part, log, run_id="monday", max_messages=50) for part in chain(2).split())
+    for _ in range(3):
+        first.step()
+        last.step()
+    write_notification(log.metadata, "monday")
+    until_idle(last)
+    assert last.status == "running", "it waits for the markers of the part before"
+    end(first, "failed")
+    until_idle(last)
+    assert finish(last) == "drained"
+    first = LocalJob(chain(2).split()[0], log, run_id="tuesday", max_messages=50)
+    last = LocalJob(chain(2).split()[1], log, run_id="tuesday", max_messages=50)
+    log.stream("events").end()
+    assert run_all([first, last]) == ["finished", "finished"]
+    assert panes_of(log)["n"].sum() == 300
+
+
+def test_a_rewind_is_for_parts_that_have_drained_together(log: StreamLog) -> None:
+    tables = events(300, partitions=2, disorder_ms=0)
+    write_events(log, tables, end=False)
+    jobs = [LocalJob(part, log, run_id="monday") for part in chain(2).split()]
+    until_idle(*jobs)
+    manager = StartpointManager(log, "chain")
+    for job in jobs:
+        end(job, "stopped")
+    manager.write(SSP("log", "events", 1), StartpointSpecific(100))
+    with pytest.raises(SplitConflict, match="'chain stage 2', which reads 'between-1', goes on with what it heard"):
+        LocalJob(chain(2).split()[0], log, on_rewind="keep")
+    assert len(manager.all().fresh) == 1, "a start that is refused takes nothing"
+    manager.delete_all()
+
+    jobs = [LocalJob(part, log, run_id="tuesday") for part in reversed(chain(2).split())]
+    write_notification(log.metadata, "tuesday")
+    assert run_all(jobs) == ["drained", "drained"]
+    manager.write(SSP("log", "events", 1), StartpointSpecific(100))
+    log.stream("events").end()
+    with pytest.warns(UserWarning, match="waits: no task of this job consumes that"):
+        last = LocalJob(chain(2).split()[1], log)
+    first = LocalJob(chain(2).split()[0], log, on_rewind="keep")
+    assert run_all([first, last]) == ["finished", "finished"]
+    assert manager.all().fresh == () and manager.fan_outs() == ((), ())
+    again = tables[1].slice(100)
+    assert counts(panes_of(log)) == truth(tables) + truth([again])
+    assert sum(batch.summary["late_messages"] for batch in last.recorder.batches()) == 0
+
+
+def test_parts_that_have_finished_go_on_behind_a_rewind(log: StreamLog) -> None:
+    tables = events(300, partitions=2, disorder_ms=0)
+    write_events(log, tables)
+    assert run_all([LocalJob(part, log) for part in chain(3).split()]) == ["finished"] * 3
+    StartpointManager(log, "chain").write(SSP("log", "events", 0), StartpointSpecific(50))
+    assert run_all([LocalJob(chain(3).split()[0], log, on_rewind="keep")]) == ["finished"]
+    assert run_all([LocalJob(chain(3).split()[1], log, max_messages=3)]) == ["finished"]
+    assert run_all([LocalJob(part, log, max_messages=3) for part in chain(3).split()]) == ["finished"] * 3
+    assert counts(panes_of(log)) == truth(tables) + truth([tables[0].slice(50)])
 
 
 def test_a_changed_part_is_refused_without_a_drain(log: StreamLog) -> None:

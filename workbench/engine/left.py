@@ -71,7 +71,7 @@ def left_behind(log: StreamLog, application: str, directory: Path) -> Left:
     committed = read_plan(directory, recorder.last_batch())
     intermediate = frozenset({*outline.written, *before.intermediate})
     holds = frozenset(
-        read.stream for read in outline.inputs if read.external and (not drained or _holds(log, read, newest))
+        read.stream for read in outline.inputs if read.external and (not drained or _holds(log, read, tasks, newest))
     )
     assert committed is not None, "Spark keeps the newest plans"
     return Left(
@@ -102,12 +102,14 @@ def _begun_anew(log: StreamLog, newest: BatchPlan, outline: JobOutline) -> list[
     ]
 
 
-def _holds(log: StreamLog, read: InputStream, newest: BatchPlan | None) -> bool:
+def _holds(log: StreamLog, read: InputStream, tasks: int, newest: BatchPlan | None) -> bool:
     """Whether the writer of a stream is in the generation that was heard: if it is not, it says everything again."""
     writer = OtherJob.find(log, read.writer)
     noted = None if newest is None else newest.upstream.get(read.stream)
     if noted is not None:
         return writer.generation == noted
+    if newest is not None and count_unread(log, read.stream, by_partition(read, tasks, newest)):
+        return False  # it had said all that was to come, and has begun anew
     return writer.run is not None and writer.run.status == "finished"
 
 
