@@ -132,6 +132,7 @@ class _Job:
             run_id="bench",
             log=str(log.directory),
             checkpoint_id="bench",
+            epoch=1,
             slots=list(range(tasks)),
             inputs=[InputLanes(_STREAM, intermediate=True, lanes=[(task, task) for task in range(tasks)])],
             initial=BatchPlan(0, {_STREAM: log.stream(_STREAM).heads()}),

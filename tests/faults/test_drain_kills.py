@@ -117,7 +117,8 @@ def test_a_drain_that_was_asked_for_and_not_planned_is_ignored_by_another_run_an
     spark: SparkSession, log: wb.StreamLog
 ) -> None:
     kill_before_the_plan(log, "write")
-    another = deployed(spark, log, None)
+    with pytest.warns(UserWarning, match=f"A drain was asked of the run {MONDAY}, which ended before it began that"):
+        another = deployed(spark, log, None)
     _wait_for_batch(another, FIRST + 1)
     assert another.notifications()["state"].tolist() == [f"ignored: for the run {MONDAY}"]
     assert another.status == "running" and newest_plan(log).drain is None

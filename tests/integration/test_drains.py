@@ -209,7 +209,7 @@ def test_other_columns_between_the_stages_are_refused_without_a_drain_and_fine_a
     run.stop()
     with fed(log, [table.slice(200) for table in tables], pieces=1):
         pass
-    with pytest.raises(RunFailed, match=r"'value'.*\n?.*lies between the stages(.|\n)*drain it") as failed:
+    with pytest.raises(RunFailed, match=r"(?s)'value'.*lies between the stages.*drain it") as failed:
         version(changed=True).deploy(spark, log).wait(timeout=60)
     assert len(str(failed.value).splitlines()) < 25
     old = version(changed=False).deploy(spark, log, max_messages=100)

@@ -242,3 +242,20 @@ def test_messages_of_an_aggregate_routing_are_n_plus_m_less_one(log: StreamLog) 
         counts[routing] = sum(kind == 2 for run in ends for kind in run.types)
         assert max(time for run in ends for time in run.timestamps) == MAX_TIMESTAMP
     assert counts == {"broadcast": 4 * 5, "aggregate": 4 + 5 - 1}
+
+
+def test_a_task_without_a_partition_of_one_input_is_not_held_back_behind_other_operators(log: StreamLog) -> None:
+    write_events(log, events(100, partitions=2, disorder_ms=0), "narrow")
+    write_events(log, events(100, partitions=4, disorder_ms=0, seed=4), "wide")
+    app = Application("widths")
+    narrow = app.input("narrow", event_time="at").filter("value > -1000")
+    narrow.partition_by("key", partitions=3, name="side").window(tumbling("1h")).aggregate(n=("id", "count")).send_to(
+        "side panes"
+    )
+    both = narrow.merge(app.input("wide", event_time="at"))
+    both.window(tumbling("1h"), by="key").aggregate(n=("id", "count")).send_to("panes")
+    run_alone(app, log, max_messages=40)
+    assert log.stream("panes").to_pandas()["n"].sum() == 200
+    assert log.stream("side panes").to_pandas()["n"].sum() == 100
+    said = log.stream("side").to_pandas(control=True)["_task_name"].dropna().unique()
+    assert sorted(said) == ["Partition 0", "Partition 1"], "who consumes nothing of it has nothing to say"

@@ -138,7 +138,8 @@ class JobReader(_SimpleStreamReaderWrapper):
             return before
         restart = self._settings.restart
         if restart is not None and restart.token != before.restarted:
-            return self._restarted(before, restart, draining=drain is not None)
+            anew = restart.generation != before.generation
+            return self._restarted(before, restart, draining=(self._drain_order() if anew else drain) is not None)
         cut = before.cut if drain is None else self._cut(before.cut, drain, heads)
         plan = self._admitted(before, before.positions, _up_to(cut, heads), draining=drain is not None)
         if drain is not None and before.drain is None:

@@ -285,6 +285,8 @@ class Task:
         return routing.of(message) == "aggregate" or aggregate_end
 
     def _announce(self, stream: str, message: ControlMessage) -> None:
+        if self.index >= self._task_count(stream):
+            return  # it consumes nothing of what is written there, so nobody waits for it
         partitions = self.partitions(stream)
         broadcast = self.settings.routing.of(message) == "broadcast"
         self.outbox.send(stream, None if broadcast else aggregate_partition(stream, partitions), message)
@@ -346,13 +348,19 @@ class Task:
                 operator = OPERATORS[type(node)](node, self, OperatorState(*kept) if kept else OperatorState())
                 if begins:
                     operator.start_generation(reset=reset)
-                if isinstance(operator, InputOperator) and operator.node.stream not in self.inputs:
-                    # A stream of which this task has no partition must not hold back those it has.
-                    operator.state.output_watermark, operator.state.ended = MAX_TIMESTAMP, True
                 self.operators[node.id] = operator
                 for predecessor in node.inputs:
                     operator.predecessors.append(self.operators[predecessor.id])
                     self.operators[predecessor.id].successors.append(operator)
+        self._end_absent_inputs()
+
+    def _end_absent_inputs(self) -> None:
+        """A stream of which this task has no partition must not hold back those it has, here and behind other operators."""
+        for operator in self.operators.values():
+            absent = isinstance(operator, InputOperator) and operator.node.stream not in self.inputs
+            if absent and not operator.state.ended:
+                operator.pass_on_watermark(MAX_TIMESTAMP)
+                operator.end()
 
     def _state(self) -> dict[str, Any]:
         return {
