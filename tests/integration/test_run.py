@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -171,9 +172,12 @@ def test_what_can_not_run_is_refused_before_anything_runs(spark: SparkSession, l
 
 
 def test_a_changed_window_is_refused_over_the_state_of_another(spark: SparkSession, log: wb.StreamLog) -> None:
-    write_events(log, events(10, partitions=2, disorder_ms=0))
-    hourly(2).deploy(spark, log, containers=1).wait(timeout=60)
-    assert hourly(2).deploy(spark, log).wait(timeout=60).status == "finished", "as many containers as there were"
+    write_events(log, events(10, partitions=2, disorder_ms=0), end=False)
+    run = hourly(2).deploy(spark, log, containers=1)
+    while not run.totals()["input_messages"]:
+        assert run.status == "running"
+        time.sleep(0.1)
+    run.stop()
     with pytest.raises(IncompatibleCheckpoint, match="containers: was 1, is 2"):
         hourly(2).deploy(spark, log, containers=2)
     app = wb.Application("hourly")
@@ -187,6 +191,9 @@ def test_a_changed_window_is_refused_over_the_state_of_another(spark: SparkSessi
     )
     with pytest.raises(IncompatibleCheckpoint, match=r"tumbling 1h.*is tumbling 2h"):
         app.deploy(spark, log)
+    log.stream("events").end()
+    assert hourly(2).deploy(spark, log).wait(timeout=60).status == "finished", "as many containers as there were"
+    assert app.deploy(spark, log).wait(timeout=60).status == "finished", "of what has finished nothing is in flight"
 
 
 def test_a_filter_that_drops_everything_still_lets_time_and_the_end_pass(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.properties.test_drains import chain, drain, panes_of
@@ -201,3 +202,25 @@ def test_a_stream_of_others_is_not_written_to_between_stages(log: StreamLog) -> 
     write_events(log, events(20, partitions=1, disorder_ms=0), "between-1")
     with pytest.raises(InvalidGraph, match="holds messages that this application has not written"):
         LocalJob(chain(2, 1), log)
+
+
+def test_a_table_is_what_it_was_in_an_upgraded_application(log: StreamLog) -> None:
+    def version(partitions: int) -> Application:
+        app = Application("named")
+        keys = app.input("keys", bootstrap=True).partition_by("key", partitions=partitions, name="by key")
+        flow = app.input("events", event_time="at").partition_by("key", partitions=partitions, name="keyed")
+        flow.join(keys.table("key"), on="key", how="left").send_to("out")
+        return app
+
+    names = pa.table({"key": [f"key-{key}" for key in range(7)], "name": [f"name {key}" for key in range(7)]})
+    log.create("keys", 1).append(names)
+    log.stream("keys").end()
+    old = LocalJob(version(2), log, max_messages=60)
+    old.step()
+    old.step()
+    drain(old)
+    assert 0 < sum(old.plan.positions["events"]) < 600
+    log.stream("events").end()
+    assert LocalJob(version(3), log).run_to_end().status == "finished"
+    out = log.stream("out").to_pandas()
+    assert len(out) == 600 and out["name"].notna().all()

@@ -280,6 +280,7 @@ def test_rows_that_do_not_fit_are_refused_with_every_differing_column(log: Strea
         "  'a': the stream has int64, the rows have string",
         "  'b': the stream has string, the rows have no such column",
         "  'd': the stream has no such column, the rows have int64",
+        "Rows of another kind need another stream.",
     ]
     assert stream.heads() == [1]
 

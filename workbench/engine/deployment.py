@@ -48,6 +48,7 @@ from workbench.graph.job_plan import plan_job, source_streams
 from workbench.graph.joins import described_streams
 from workbench.graph.parts import plan_parts
 from workbench.graph.stages import JobOutline, JobPlan
+from workbench.graph.tables import sources_of_tables_only
 from workbench.names import LOG_SYSTEM, SSP
 from workbench.session.workers import check_workers
 from workbench.systems.log import LogLock, StreamLog
@@ -229,7 +230,7 @@ def prepare(
         recorder.settle(started, "drained" if left.drained else "finished" if left.finished else "lost")
         if left.is_clean:
             clean_up_carried_out(log.metadata, recorder, left.drain_of)
-        initial, restart = _beginning(plan, log, opened, left)
+        initial, restart = _beginning(plan, log, opened, left, sources_of_tables_only(nodes))
         current = opened.plan or initial
         consumed = {
             SSP(LOG_SYSTEM, read.stream, partition)
@@ -419,11 +420,13 @@ def _containers(directory: Path, left: Left, plan: JobPlan) -> int | None:
     return containers_of(directory)
 
 
-def _beginning(plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left) -> tuple[BatchPlan, Restart | None]:
+def _beginning(
+    plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left, for_tables: frozenset[str]
+) -> tuple[BatchPlan, Restart | None]:
     """Where a checkpoint without a plan begins, and whether the first new batch starts a new generation.
 
     Sources, and streams of other jobs, begin at their oldest message, or where the checkpoint that was replaced had come
-    to; intermediate streams at their head, because what they hold then was for an earlier checkpoint of this job.
+    to (not those for tables only: tables are state, and that is new); intermediate streams at their head, because what they hold then was for an earlier checkpoint of this job.
     """
     positions: Positions = {}
     ended: dict[str, list[int]] = {}
@@ -435,7 +438,7 @@ def _beginning(plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left) ->
         begin = oldest if read.entering else heads
         over: set[int] = set()
         words: dict[str, Any] = {}
-        if carried is not None and read.entering and read.stream in carried.positions:
+        if carried is not None and read.entering and read.stream in carried.positions.keys() - for_tables:
             begin[: len(carried.positions[read.stream])] = carried.positions[read.stream][: len(begin)]
             if read.external:  # it may have been made new since, when all of it was read
                 begin = [max(offset, first) for offset, first in zip(begin, oldest, strict=True)]
