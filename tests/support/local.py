@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from workbench.drain import clean_up
 from workbench.engine.batch_plan import BatchPlan, read_plan
 from workbench.engine.deployment import Deployment, prepare
-from workbench.engine.run import Record
 from workbench.engine.sink import commit_batch
 from workbench.engine.source import JobReader, SourceSettings
 from workbench.engine.task import Task
+from workbench.engine.views import Record
 from workbench.engine.work import Report, WorkOrder
 from workbench.graph import Application
 from workbench.systems.log import StreamLog

@@ -14,7 +14,7 @@ from workbench.errors import LogInUse, NotRunning
 from workbench.errors.drain import NotDrainable
 
 if TYPE_CHECKING:
-    from workbench.engine.run import Record
+    from workbench.engine.views import Record
     from workbench.systems.log import StreamLog
     from workbench.telemetry.recorder import RunRecord
 

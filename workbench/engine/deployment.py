@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -18,22 +17,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from workbench.choosers import ChooserOption, ChooserPolicy
 from workbench.engine import hold
-from workbench.engine.batch_plan import BatchPlan, Positions, Restart
+from workbench.engine.beginning import beginning, containers_for, moved
 from workbench.engine.checkpoint import (
     Checkpoint,
     checkpoint_directory,
-    containers_of,
     finish_replacing,
     open_checkpoint,
     replace_checkpoint,
-    tasks_of,
 )
 from workbench.engine.checks import check_sources
 from workbench.engine.choosing import ChooserSettings, settings_for
 from workbench.engine.drains import clean_up_carried_out, forgotten_drains
 from workbench.engine.failures import from_trace
 from workbench.engine.lanes import InputLanes
-from workbench.engine.left import Left, left_behind
+from workbench.engine.left import left_behind
 from workbench.engine.other_jobs import check_readers
 from workbench.engine.processor import TaskProcessor
 from workbench.engine.run import Run
@@ -196,7 +193,7 @@ def prepare(
         plan = plans[application.stage or 0]
         _check_family(log, name, application)
         _check_own(log, Recorder(log, name, ""), plan)
-        hosts = min(containers or _containers(directory, left, plan) or cores, plan.tasks)
+        hosts = min(containers or containers_for(directory, left, plan) or cores, plan.tasks)
         if left.abandoned and left.carried is not None:
             opened = replace_checkpoint(directory, plan, hosts, asdict(chosen_routing), left.carried)
         else:
@@ -230,7 +227,7 @@ def prepare(
         recorder.settle(started, "drained" if left.drained else "finished" if left.finished else "lost")
         if left.is_clean:
             clean_up_carried_out(log.metadata, recorder, left.drain_of)
-        initial, restart = _beginning(plan, log, opened, left, sources_of_tables_only(nodes))
+        initial, restart = beginning(plan, log, opened, left, sources_of_tables_only(nodes))
         current = opened.plan or initial
         consumed = {
             SSP(LOG_SYSTEM, read.stream, partition)
@@ -247,7 +244,7 @@ def prepare(
             if taken.rewinds:
                 check_readers(log, name, plan.outputs)
         if taken.moves:
-            restart = _moved(restart, current, taken, reset=on_rewind == "reset")
+            restart = moved(restart, current, taken, reset=on_rewind == "reset")
         if restart is not None:
             holds = left.holds if left.is_clean else {read.stream for read in plan.inputs if read.external}
             restart = replace(restart, holds=sorted(holds))
@@ -391,18 +388,6 @@ def register_once(session: SparkSession, source: type[DataSource]) -> None:
             raise
 
 
-def _moved(restart: Restart | None, current: BatchPlan, taken: TakenStartpoints, *, reset: bool) -> Restart:
-    """The restart with the startpoints in it. What leads back begins a generation: what was heard is not true any more."""
-    if restart is None:
-        restart = Restart(uuid.uuid4().hex, current.generation + taken.rewinds)
-    return replace(
-        restart,
-        moves=taken.moves,
-        reset=restart.reset or (reset and taken.rewinds),
-        startpoints=[list(receipt) for receipt in taken.receipts],
-    )
-
-
 def _check_own(log: StreamLog, recorder: Recorder, plan: JobPlan) -> None:
     """Streams between the stages are the application's own: rows of others in them would be read as its own."""
     written = {stream for run in recorder.runs() for stream in JobOutline.from_json(run.plan["outline"]).written}
@@ -411,53 +396,3 @@ def _check_own(log: StreamLog, recorder: Recorder, plan: JobPlan) -> None:
         name = output.stream
         if output.intermediate and name not in written and name in known and any(log.stream(name).heads()):
             raise InvalidGraph.stream_of_others(name, f"The application {plan.application!r}")
-
-
-def _containers(directory: Path, left: Left, plan: JobPlan) -> int | None:
-    """As many as the state is kept in; without any state, after a drain that changed the tasks, that is free again."""
-    if left.abandoned or (left.drained and tasks_of(directory) != plan.tasks):
-        return None
-    return containers_of(directory)
-
-
-def _beginning(
-    plan: JobPlan, log: StreamLog, opened: Checkpoint, left: Left, for_tables: frozenset[str]
-) -> tuple[BatchPlan, Restart | None]:
-    """Where a checkpoint without a plan begins, and whether the first new batch starts a new generation.
-
-    Sources, and streams of other jobs, begin at their oldest message, or where the checkpoint that was replaced had come
-    to (not those for tables only: tables are state, and that is new); intermediate streams at their head, because what they hold then was for an earlier checkpoint of this job.
-    """
-    positions: Positions = {}
-    ended: dict[str, list[int]] = {}
-    said: dict[str, dict[str, Any]] = {}
-    carried = opened.carried
-    for read in plan.inputs:
-        stream = log.stream(read.stream)
-        oldest, heads = stream.oldest(), stream.heads()
-        begin = oldest if read.entering else heads
-        over: set[int] = set()
-        words: dict[str, Any] = {}
-        if carried is not None and read.entering and read.stream in carried.positions.keys() - for_tables:
-            begin[: len(carried.positions[read.stream])] = carried.positions[read.stream][: len(begin)]
-            if read.external:  # it may have been made new since, when all of it was read
-                begin = [max(offset, first) for offset, first in zip(begin, oldest, strict=True)]
-            over = set(carried.ended.get(read.stream, ()))
-            words = carried.said.get(read.stream, {})
-        lanes = read.lanes(plan.tasks)
-        positions[read.stream] = [begin[partition] for _, partition in lanes]
-        if over:
-            ended[read.stream] = [lane for lane, (_, partition) in enumerate(lanes) if partition in over]
-        if words:
-            said[read.stream] = {
-                str(lane): words[str(partition)] for lane, (_, partition) in enumerate(lanes) if str(partition) in words
-            }
-    initial = BatchPlan(0, positions, generation=0 if carried is None else carried.generation)
-    if carried is not None and opened.fresh:
-        return initial, Restart(uuid.uuid4().hex, carried.generation + 1, ended=ended, said=said)
-    if opened.plan is not None and left.drained:
-        renew = [
-            written.stream for written in plan.outputs if written.stream in left.intermediate and not written.reader
-        ]
-        return initial, Restart(uuid.uuid4().hex, opened.plan.generation + 1, renew=renew)
-    return initial, None

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from workbench import plots
 
 if TYPE_CHECKING:
-    from workbench.engine.run import Record
+    from workbench.engine.views import Record
 
 
 class Figures:

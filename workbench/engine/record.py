@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from workbench.engine.batch_plan import read_plan
 from workbench.engine.checkpoint import checkpoint_directory, read_identity
 from workbench.engine.processor import TASK_STATE
-from workbench.engine.run import Record
+from workbench.engine.views import Record
 from workbench.errors import UnknownApplication
 from workbench.graph.stages import JobOutline
 from workbench.systems.log import StreamLog

@@ -14,35 +14,25 @@ import pandas as pd
 from workbench.graph.stages import JobOutline
 from workbench.messages import MAX_TIMESTAMP
 from workbench.names import task_name
-from workbench.reconciliation import aggregate_partition
 from workbench.telemetry.recorder import BatchRecord
 
-_TIME = "datetime64[ms, UTC]"
+TIME = "datetime64[ms, UTC]"
 _Heard = tuple[str, str, int | None, bool, int | None]
 _WATERMARKS = {
-    "batch": "int64", "time": _TIME, "task": "str", "stage": "str", "stream": "str", "watermark": _TIME, "state": "str",
+    "batch": "int64", "time": TIME, "task": "str", "stage": "str", "stream": "str", "watermark": TIME, "state": "str",
 }  # fmt: skip
 _ENDS = {
     "task": "str", "stage": "str", "stream": "str", "upstream_task": "str", "heard": "bool", "batch": "Int64",
-    "time": _TIME,
-}  # fmt: skip
-_DRAINS = {
-    "run_id": "str", "task": "str", "stage": "str", "stream": "str", "partition": "int64", "pending": "bool",
-    "heard": "int64", "expected": "int64", "heard_from": "str", "owed_by": "str", "open_rows": "int64", "requested": _TIME,
-    "seen": _TIME, "drained_at": _TIME, "batch": "Int64",
-}  # fmt: skip
-_CHOICES = {
-    "batch": "int64", "time": _TIME, "task": "str", "position": "int64", "stream": "str", "partition": "int64",
-    "offset": "int64", "messages": "int64", "why": "str",
+    "time": TIME,
 }  # fmt: skip
 _BATCHES = {
-    "batch": "int64", "time": _TIME, "seconds": "float64", "input_messages": "int64", "passed_messages": "int64", "control_messages": "int64",
+    "batch": "int64", "time": TIME, "seconds": "float64", "input_messages": "int64", "passed_messages": "int64", "control_messages": "int64",
     "control_sent": "int64", "output_messages": "int64", "late_messages": "int64", "messages_per_second": "float64",
-    "lowest_watermark": _TIME, "open_rows": "int64", "tasks": "int64",
+    "lowest_watermark": TIME, "open_rows": "int64", "tasks": "int64",
 }  # fmt: skip
 _BOOKKEEPING = {
-    "task": "str", "stream": "str", "partition": "int64", "kind": "str", "upstream_task": "str", "value": _TIME,
-    "heard": "bool", "total": "Int64", "reconciled": _TIME, "state": "str",
+    "task": "str", "stream": "str", "partition": "int64", "kind": "str", "upstream_task": "str", "value": TIME,
+    "heard": "bool", "total": "Int64", "reconciled": TIME, "state": "str",
 }  # fmt: skip
 
 
@@ -64,7 +54,7 @@ def watermarks_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> pd.
         for (task, stream), (state, watermark) in known.items():
             shown = _shown(watermark)
             rows.append((batch.batch, batch.committed, task_name(task), stages[stream], stream, shown, state))
-    return _frame(rows, _WATERMARKS)
+    return frame_of(rows, _WATERMARKS)
 
 
 def end_of_stream_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> pd.DataFrame:
@@ -97,7 +87,7 @@ def end_of_stream_frame(outline: JobOutline, batches: Iterable[BatchRecord]) -> 
                         time,
                     )
                 )
-    return _frame(rows, _ENDS)
+    return frame_of(rows, _ENDS)
 
 
 def batches_frame(outline: JobOutline, batches: Sequence[BatchRecord], started: Mapping[str, int]) -> pd.DataFrame:
@@ -144,7 +134,7 @@ def batches_frame(outline: JobOutline, batches: Sequence[BatchRecord], started: 
             )
         )
         before = batch
-    return _frame(rows, _BATCHES)
+    return frame_of(rows, _BATCHES)
 
 
 def bookkeeping_frame(outline: JobOutline, bookkeeping: Mapping[int, Mapping[str, Any]]) -> pd.DataFrame:
@@ -185,107 +175,7 @@ def bookkeeping_frame(outline: JobOutline, bookkeeping: Mapping[int, Mapping[str
                         state,
                     )
                 )
-    return _frame(rows, _BOOKKEEPING)
-
-
-def drains_frame(
-    outline: JobOutline,
-    batches: Iterable[BatchRecord],
-    open_rows: Mapping[int, int] | None = None,
-    routing: str = "broadcast",
-) -> pd.DataFrame:
-    """The newest drain: one row for each SSP of each task, in the order of the stages. Empty if there was none.
-
-    `pending` until the SSP has drained or ended; `heard_from` and `owed_by` name upstream tasks ("source": the marker that
-    the job itself puts behind what it admitted), `heard` of `expected` is their number; `requested`, `seen` and
-    `drained_at` are times, `batch` the one in which it drained; `open_rows` is what the task still holds. By `routing`
-    "aggregate" the owner of one partition hears from all upstream tasks, and the others hear from that task.
-    """
-    newest: BatchRecord | None = None
-    heard: dict[tuple[int, str], dict[str, None]] = {}
-    finished: dict[tuple[int, str], tuple[int, int]] = {}
-
-    def forget() -> None:
-        heard.clear()
-        finished.clear()
-
-    for batch in in_generations(batches, forget):
-        newest = batch
-        for report in batch.reports:
-            for stream, of in report["inputs"].items():
-                heard.setdefault((report["task"], stream), {}).update(dict.fromkeys([*of["ends"], *of["drains"]]))
-                if of["state"] == "finished":
-                    finished.setdefault((report["task"], stream), (batch.batch, batch.committed))
-    drain = newest.summary["drain"] if newest is not None else None
-    if newest is None or drain is None:
-        return _frame([], _DRAINS)
-    rows = []
-    for read in sorted(outline.inputs, key=lambda read: read.stage):
-        for task, partition in read.lanes(outline.tasks):
-            said = list(heard.get((task, read.stream), ()))
-            expected = list(read.upstream_tasks) or ["source"]
-            owner = aggregate_partition(read.stream, read.partitions)
-            if read.intermediate and routing == "aggregate" and partition != owner:
-                expected = [task_name(owner)]
-                said = [expected[0] if name == "source" else name for name in said]
-            batch_done, time = finished.get((task, read.stream), (None, None))
-            owed = [] if batch_done is not None else [name for name in expected if name not in said]
-            rows.append(
-                (
-                    newest.run_id,
-                    task_name(task),
-                    outline.stages[read.stage],
-                    read.stream,
-                    partition,
-                    batch_done is None,
-                    len(set(expected) & set(said)),
-                    len(expected),
-                    ", ".join(said),
-                    ", ".join(owed),
-                    (open_rows or {}).get(task, 0),
-                    drain["requested"],
-                    drain["seen"],
-                    time,
-                    batch_done,
-                )
-            )
-    return _frame(rows, _DRAINS)
-
-
-def choices_frame(batches: Iterable[BatchRecord]) -> pd.DataFrame:
-    """What the chooser took, one row for each run of messages of one SSP, in the order taken.
-
-    `position` counts the messages that the task took before it in the batch, `offset` is that of the run's first message,
-    `why` says what decided. Empty where nothing was to be chosen.
-    """
-    from workbench.choosers.runs import decode_runs
-
-    rows = []
-    for batch in batches:
-        for report in batch.reports:
-            choices = report.get("choices")
-            if choices is None:
-                continue
-            taken = [0] * len(choices["lanes"])
-            position = 0
-            for run in decode_runs(choices["runs"]):
-                stream, partition, first = choices["lanes"][run.lane]
-                rows.append(
-                    (
-                        batch.batch,
-                        batch.committed,
-                        task_name(report["task"]),
-                        position,
-                        stream,
-                        partition,
-                        first + taken[run.lane],
-                        run.count,
-                        run.why,
-                    )
-                )
-                taken[run.lane] += run.count
-                position += run.count
-    return _frame(rows, _CHOICES)
+    return frame_of(rows, _BOOKKEEPING)
 
 
 def in_generations(
@@ -309,11 +199,11 @@ def _shown(milliseconds: int | None) -> int | None:
     return milliseconds
 
 
-def _frame(rows: list[tuple[Any, ...]], columns: Mapping[str, str]) -> pd.DataFrame:
+def frame_of(rows: list[tuple[Any, ...]], columns: Mapping[str, str]) -> pd.DataFrame:
     frame = pd.DataFrame(rows, columns=list(columns))
     for column, dtype in columns.items():
-        if dtype == _TIME:
-            frame[column] = pd.to_datetime(frame[column].astype("Int64"), unit="ms", utc=True).astype(_TIME)
+        if dtype == TIME:
+            frame[column] = pd.to_datetime(frame[column].astype("Int64"), unit="ms", utc=True).astype(TIME)
         else:
             frame[column] = frame[column].astype(dtype)
     return frame
