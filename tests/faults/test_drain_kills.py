@@ -38,6 +38,8 @@ ASKED, FIRST, LAST = 1, 2, 4
 
 VICTIM = "tests.faults.drain_victim"
 
+pytestmark = pytest.mark.filterwarnings("ignore:A drain was asked of the run")
+
 
 @pytest.fixture
 def log(log_dir: Path) -> wb.StreamLog:

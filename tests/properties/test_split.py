@@ -344,6 +344,7 @@ def mixed(partitions: int) -> Application:
     return app
 
 
+@pytest.mark.filterwarnings("ignore:A drain was asked of the run")
 @quick
 @given(
     steps=st.lists(

@@ -144,6 +144,7 @@ def test_a_run_whose_process_dies_is_not_waited_for_for_ever(log: StreamLog, job
         drain(log, "hourly", sleep=lambda seconds: job.release(), clock=clock())
 
 
+@pytest.mark.filterwarnings("ignore:A drain was asked of the run")
 def test_a_run_that_took_the_place_of_the_one_that_was_asked_is_told(log: StreamLog, job: LocalJob) -> None:
     def redeploy(seconds: float) -> None:
         job.release()
