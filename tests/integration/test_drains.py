@@ -124,10 +124,10 @@ def test_a_run_that_has_not_drained_in_time_says_who_owes_what_and_goes_on_or_st
     with fed(log, events(400, partitions=2, disorder_ms=0), pieces=1):
         pass
     slow = wb.Application("slow")
-    keyed = slow.input("events", event_time="at").partition_by("key", partitions=2)
-    keyed.map(lambda f: (time.sleep(3), f)[1], name="sleep").window(wb.tumbling("1h"), by="key").aggregate(
-        n=("id", "count")
-    ).send_to("panes")
+    keyed = slow.input("events", event_time="at", out_of_orderness="10d").partition_by("key", partitions=2)
+    counted = keyed.window(wb.tumbling("1h")).aggregate(n=("id", "count"))
+    # With so much patience no window closes but by the drain; the panes that it emits take their time.
+    counted.map(lambda f: (time.sleep(4), f)[1], name="sleep").send_to("panes")
     run = slow.deploy(spark, log, max_messages=100)
     until(lambda: len(run.batches()) > 0)
     with pytest.raises(InvalidOption, match="then must be one of"):

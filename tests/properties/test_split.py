@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.jobs import assert_hourly_is_true, events, hourly, write_events
 from tests.support.local import LocalJob
+from workbench.__main__ import main
 from workbench.drain import read_notifications, write_notification
 from workbench.engine.drains import clean_up_all_runs
 from workbench.engine.left import by_partition
@@ -531,3 +532,15 @@ def test_late_rows_are_those_of_one_job(log: StreamLog) -> None:
     assert run_all(jobs) == ["finished", "finished"]
     assert assert_hourly_is_true(log, tables) > 0
     assert jobs[1].record.totals()["input_messages"] == 2_000, "what comes from another job is its input"
+
+
+def test_the_command_line_knows_the_jobs_of_a_split_application(
+    log: StreamLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_events(log, events(100, partitions=2, disorder_ms=0))
+    jobs = [LocalJob(part, log, run_id="r") for part in hourly(2).split()]
+    run_all(jobs)
+    place = str(log.directory)
+    assert main(["startpoint", "set", place, "hourly", "events:0", "--offset", "20"]) == 0
+    assert "Replayed: 30 messages." in capsys.readouterr().out
+    assert [str(request) for request in StartpointManager(log, "hourly").all().fresh] == ["offset 20 for log/events[0]"]

@@ -43,11 +43,13 @@ Provider = Callable[[StreamLog, str], KnownJob]
 
 def known_job(log: StreamLog, application: str) -> KnownJob:
     """What the newest plan of the engine says."""
-    from workbench.engine.record import current_positions, open_record  # type: ignore[attr-defined, unused-ignore]
+    from workbench.engine.record import current_positions, open_record
+    from workbench.telemetry.recorder import Recorder
 
-    inputs = open_record(log, application).outline.inputs
+    jobs = Recorder(log, application, "").jobs_of(application) or [application]  # its parts, where it is split
+    inputs = [read for job in jobs for read in open_record(log, job).outline.inputs]
     return KnownJob(
-        positions=current_positions(log, application),
+        positions={stream: lanes for job in jobs for stream, lanes in current_positions(log, job).items()},
         sources=[read.stream for read in inputs if not read.intermediate],
         broadcast=[read.stream for read in inputs if read.broadcast],
     )

@@ -167,7 +167,9 @@ class Recorder:
         return sorted({job for job, of in self._applications("1 = ?", 1) if of == application})
 
     def _applications(self, condition: str, value: Any) -> list[tuple[str, str]]:
-        """(job, application) of runs."""
+        """(job, application) of runs; none in a log on which nothing was ever deployed."""
+        if not self._rows("SELECT 1 FROM sqlite_master WHERE name = 'telemetry_run'", ()):
+            return []
         rows = self._rows(f"SELECT DISTINCT job, plan FROM telemetry_run WHERE {condition}", (value,))
         return [(job, json.loads(plan).get("application", job)) for job, plan in rows]
 
