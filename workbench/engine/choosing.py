@@ -252,13 +252,14 @@ class Choosing:
 def settings_for(settings: ChooserSettings | None, inputs: Sequence[InputLanes]) -> ChooserSettings | None:
     """The settings to choose by, or None where there is nothing to choose: no chooser, no priorities, no bootstrap.
 
-    Warns of sources without event times where the order is that of event times.
+    Warns of sources without event times where these decide: beside others of the same priority.
     """
     sources = [read for read in inputs if not read.intermediate]
     if settings is None and any(read.priority or read.bootstrap for read in sources):
         return ChooserSettings.from_options(None, None)
-    timeless = [read.stream for read in sources if read.event_time is None]
-    if settings is not None and settings.kind == TIME_ALIGNED and timeless and len(sources) > 1:
+    tiers = Counter((read.priority, read.bootstrap) for read in sources)
+    timeless = [read.stream for read in sources if read.event_time is None and tiers[read.priority, read.bootstrap] > 1]
+    if settings is not None and settings.kind == TIME_ALIGNED and timeless:
         named = ", ".join(map(repr, timeless))
         warnings.warn(
             f"chooser='time_aligned' orders inputs by event time, but none is named for {named}: messages without one go"
