@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import pickle
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
