@@ -23,7 +23,7 @@ from workbench.drain import (
     read_notifications,
     write_notification,
 )
-from workbench.errors import InvalidNotification
+from workbench.errors import DrainTimeout, InvalidNotification
 from workbench.metadata import MetadataStore
 from workbench.systems.log import StreamLog
 
@@ -332,3 +332,12 @@ def test_the_pure_part_imports_the_standard_library_only() -> None:
     )
     done = subprocess.run([sys.executable, "-S", "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_a_drain_that_was_stopped_says_who_goes_on_with_it() -> None:
+    def said(**how: bool) -> str:
+        return str(DrainTimeout.owing("monday", 2, ["Partition 0 waits"], **how))
+
+    assert "The drain goes on" in said(stopped=False, begun=False)
+    assert "the next deployment goes on with the drain" in said(stopped=True, begun=True)
+    assert "before the drain began: deploy with run_id='monday'" in said(stopped=True, begun=False)

@@ -109,7 +109,8 @@ class Run(Record):
         This is final: the next deployment starts with nothing in flight, so it may change everything between the stages.
         What is emitted early says so in its column `drained`. Goes through a pause. Blocks until the run has drained, or
         (`wait=False`) returns at once. After `timeout` seconds raises `DrainTimeout`, which says which task owes what;
-        then the drain goes on (`then="go on"`), or is interrupted (`then="stop"`; the next deployment goes on with it).
+        then the drain goes on (`then="go on"`), or is interrupted (`then="stop"`): the next deployment goes on with it,
+        or, if it had not begun, one with the same `run_id` takes it up.
         Raises `NotRunning`, and `RunFailed` as `wait` does. Source: "Drain" design document.
         """
         if then not in ("go on", "stop"):
@@ -125,7 +126,9 @@ class Run(Record):
             owed = self.explain_drain() or self.waiting_for()
             if then == "stop":
                 self.stop()
-            raise DrainTimeout.owing(self.run_id, timeout or 0.0, owed, stopped=then == "stop") from late
+            plan = read_plan(self._checkpoint)
+            begun = plan is not None and plan.drain is not None and plan.generation == self._generation
+            raise DrainTimeout.owing(self.run_id, timeout or 0.0, owed, stopped=then == "stop", begun=begun) from late
 
     def pause(self) -> Run:
         """Plan no more batches, until `resume`. The query goes on; watermarks stand still. Raises `NotRunning`."""

@@ -88,13 +88,15 @@ class DrainTimeout(RunTimeout):
     """A drain that was not done in time."""
 
     @classmethod
-    def owing(cls, run_id: str, seconds: float, owed: Sequence[str], *, stopped: bool) -> DrainTimeout:
+    def owing(cls, run_id: str, seconds: float, owed: Sequence[str], *, stopped: bool, begun: bool) -> DrainTimeout:
+        """`begun`: the job has planned the drain, so whatever run goes on from there finishes it."""
         shown = "".join(f"\n  {sentence}" for sentence in owed)
-        then = (
-            "It has been stopped; the next deployment goes on with the drain."
-            if stopped
-            else "The drain goes on; run.wait() waits for it, run.stop() interrupts it."
-        )
+        if not stopped:
+            then = "The drain goes on; run.wait() waits for it, run.stop() interrupts it."
+        elif begun:
+            then = "It has been stopped; the next deployment goes on with the drain."
+        else:
+            then = f"It has been stopped before the drain began: deploy with run_id={run_id!r} to take that up."
         return cls(f"The run {run_id} has not drained after {seconds:g} s:{shown}\n{then}")
 
 
